@@ -1,0 +1,1 @@
+//! Rendezvous, address exchange, job credentials and liveness for networked back ends

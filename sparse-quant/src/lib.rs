@@ -1,0 +1,1 @@
+//! Quantizers for gradients: unbiased, bucketed, deterministic stochastic rounding

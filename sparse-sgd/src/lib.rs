@@ -1,0 +1,1 @@
+//! Error feedback, momentum correction, clipping and density warm-up for training with sparse gradients

@@ -1,0 +1,1 @@
+//! In-process transport, conformance suite, fault injection and oracles for collectives

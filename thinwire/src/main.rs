@@ -1,0 +1,3 @@
+//! The thinwire program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Transport trait over TCP

@@ -1,0 +1,265 @@
+use std::ops::Range;
+
+use crate::error::{check_dim, check_same_dim};
+use crate::{Element, Error, select};
+
+/// A sparse vector: strictly increasing indices below its dimension, and a value for each.
+///
+/// The dimension is at most 2^32. A value may be zero (an *explicit* zero, as cancellation leaves it).
+///
+/// ```
+/// use sparse_core::{Duplicates, SparseVec};
+///
+/// # fn main() -> Result<(), sparse_core::Error> {
+/// let v = SparseVec::from_unsorted(8, vec![(6, 1.5_f32), (1, -2.0), (6, 0.5)], Duplicates::Sum)?;
+/// assert_eq!((v.dim(), v.nnz()), (8, 2));
+/// assert_eq!(v.iter().collect::<Vec<_>>(), [(1, -2.0), (6, 2.0)]);
+/// assert_eq!(v.slice(4..8).indices(), [2]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct SparseVec<T> {
+    dim: u64,
+    indices: Vec<u32>,
+    values: Vec<T>,
+}
+
+/// What [`SparseVec::from_unsorted`] does with an index that occurs more than once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duplicates {
+    /// Sum the values in the order given, in the accumulator type, rounded once.
+    Sum,
+    /// Return [`Error::DuplicateIndex`].
+    Refuse,
+}
+
+impl<T: Element> SparseVec<T> {
+    /// The vector with these entries. Takes the memory over; one pass to check it.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`], [`Error::LengthMismatch`], [`Error::NotIncreasing`],
+    /// [`Error::IndexOutOfRange`].
+    pub fn new(dim: u64, indices: Vec<u32>, values: Vec<T>) -> Result<Self, Error> {
+        check_dim(dim)?;
+        if indices.len() != values.len() {
+            return Err(Error::LengthMismatch { indices: indices.len(), values: values.len() });
+        }
+        check_indices(dim, &indices)?;
+        Ok(Self { dim, indices, values })
+    }
+
+    /// The vector without entries.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn empty(dim: u64) -> Result<Self, Error> {
+        check_dim(dim)?;
+        Ok(Self { dim, indices: Vec::new(), values: Vec::new() })
+    }
+
+    /// The vector with these entries, in any order. Sorts: O(n log n) for `n` entries.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`], [`Error::IndexOutOfRange`]; [`Error::DuplicateIndex`] or
+    /// [`Error::Overflow`], as `duplicates` says.
+    pub fn from_unsorted(dim: u64, mut pairs: Vec<(u32, T)>, duplicates: Duplicates) -> Result<Self, Error> {
+        check_dim(dim)?;
+        // Stable: equal indices stay in the order given.
+        pairs.sort_by_key(|&(index, _)| index);
+        let mut indices = Vec::with_capacity(pairs.len());
+        let mut values = Vec::with_capacity(pairs.len());
+        for group in pairs.chunk_by(|a, b| a.0 == b.0) {
+            let Some((&(index, first), rest)) = group.split_first() else { continue };
+            if duplicates == Duplicates::Refuse && !rest.is_empty() {
+                return Err(Error::DuplicateIndex { index });
+            }
+            let acc = rest.iter().fold(first.widen(), |acc, (_, value)| value.accumulate(acc));
+            indices.push(index);
+            values.push(narrow_at(u64::from(index), acc)?);
+        }
+        Self::new(dim, indices, values)
+    }
+
+    /// The entries of a dense vector that are not zero. NaN is not zero; -0.0 is. One pass.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn from_dense(values: &[T]) -> Result<Self, Error> {
+        let dim = values.len() as u64;
+        check_dim(dim)?;
+        let nnz = values.iter().filter(|value| value.magnitude() != 0).count();
+        let mut vec = Self::with_capacity(dim, nnz);
+        for (index, &value) in (0..).zip(values) {
+            if value.magnitude() != 0 {
+                vec.push(index, value);
+            }
+        }
+        Ok(vec)
+    }
+
+    /// The number of positions, explicit or not; at most 2^32.
+    #[must_use]
+    pub fn dim(&self) -> u64 {
+        self.dim
+    }
+
+    /// The number of entries, explicit zeros included.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The indices of the entries, strictly increasing.
+    #[must_use]
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// The values of the entries, in the order of the indices.
+    #[must_use]
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// The values of the entries, to change in place (to scale them, say).
+    #[must_use]
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// The entries, by increasing index.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, T)> + DoubleEndedIterator + '_ {
+        self.indices.iter().copied().zip(self.values.iter().copied())
+    }
+
+    /// The value at `index` if there is an entry. O(log nnz).
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<T> {
+        let position = self.indices.binary_search(&index).ok()?;
+        self.values.get(position).copied()
+    }
+
+    /// The indices and the values, with their memory.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u32>, Vec<T>) {
+        (self.indices, self.values)
+    }
+
+    /// All `dim` values: the entries added to `+0.0`, so an explicit -0.0 gives `+0.0`.
+    #[must_use]
+    pub fn to_dense(&self) -> Vec<T> {
+        // A dimension beyond the address space fails as any vector of that length does.
+        let mut dense = vec![T::ZERO; usize::try_from(self.dim).unwrap_or(usize::MAX)];
+        for (index, value) in self.iter() {
+            dense[index as usize] = T::ZERO.add(value).0;
+        }
+        dense
+    }
+
+    /// The part in `range`, with indices counted from its start. O(log nnz + entries of the part).
+    ///
+    /// # Panics
+    /// If the range is reversed or ends beyond the dimension, as slices do.
+    #[must_use]
+    #[track_caller]
+    pub fn slice(&self, range: Range<u64>) -> Self {
+        let (start, end) = (range.start, range.end);
+        assert!(start <= end && end <= self.dim, "the range {range:?} is not within 0..{}", self.dim);
+        let from = self.indices.partition_point(|&index| u64::from(index) < start);
+        let to = self.indices.partition_point(|&index| u64::from(index) < end);
+        Self {
+            dim: end - start,
+            // An index in the part is at least `start`, so `start` fits a u32 when there is one.
+            indices: self.indices[from..to].iter().map(|&index| index - start as u32).collect(),
+            values: self.values[from..to].to_vec(),
+        }
+    }
+
+    /// The vectors one after the other, as one of the sum of their dimensions: the inverse of
+    /// slicing at every boundary.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn concat(parts: &[Self]) -> Result<Self, Error> {
+        let dim = parts.iter().fold(0_u64, |dim, part| dim.saturating_add(part.dim));
+        check_dim(dim)?;
+        let mut whole = Self::with_capacity(dim, parts.iter().map(Self::nnz).sum());
+        let mut start = 0;
+        for part in parts {
+            // When there is an entry, its place in the whole is below 2^32.
+            whole.indices.extend(part.indices.iter().map(|&index| start as u32 + index));
+            whole.values.extend_from_slice(&part.values);
+            start += part.dim;
+        }
+        Ok(whole)
+    }
+
+    /// Splits into the `k` entries of largest magnitude and the others; both stay sorted by index.
+    ///
+    /// Exact, any `k`: ties go to the lowest index, NaN ranks above everything, explicit zeros last.
+    /// Linear time.
+    #[must_use]
+    pub fn top_k(self, k: usize) -> (Self, Self) {
+        let Some(mut cut) = select::cut(&self.values, k) else {
+            let dropped = Self { dim: self.dim, indices: Vec::new(), values: Vec::new() };
+            return (self, dropped);
+        };
+        let mut kept = Self::with_capacity(self.dim, k);
+        let mut dropped = Self::with_capacity(self.dim, self.nnz() - k);
+        for (index, value) in self.iter() {
+            if cut.keeps(value) {
+                kept.push(index, value);
+            } else {
+                dropped.push(index, value);
+            }
+        }
+        (kept, dropped)
+    }
+
+    /// An empty vector with room; the caller has checked the dimension.
+    pub(crate) fn with_capacity(dim: u64, nnz: usize) -> Self {
+        Self { dim, indices: Vec::with_capacity(nnz), values: Vec::with_capacity(nnz) }
+    }
+
+    /// Appends an entry that the caller knows to be above all others and below the dimension.
+    #[inline]
+    pub(crate) fn push(&mut self, index: u32, value: T) {
+        debug_assert!(u64::from(index) < self.dim && self.indices.last().is_none_or(|&last| last < index));
+        self.indices.push(index);
+        self.values.push(value);
+    }
+
+    /// Appends entries that the caller knows to be sorted and above all others.
+    pub(crate) fn extend(&mut self, indices: &[u32], values: &[T]) {
+        self.indices.extend_from_slice(indices);
+        self.values.extend_from_slice(values);
+    }
+
+    pub(crate) fn check_same_dim(&self, other: &Self) -> Result<(), Error> {
+        check_same_dim(self.dim, other.dim)
+    }
+}
+
+/// Rounds a sum once; an integer that does not fit is an error at `index`.
+#[inline]
+pub(crate) fn narrow_at<T: Element>(index: u64, acc: T::Acc) -> Result<T, Error> {
+    match T::narrow(acc) {
+        (value, false) => Ok(value),
+        (_, true) => Err(Error::Overflow { index, dtype: T::DTYPE }),
+    }
+}
+
+fn check_indices(dim: u64, indices: &[u32]) -> Result<(), Error> {
+    // Without an early exit the comparison vectorises; the search for the culprit is the rare case.
+    if !indices.windows(2).fold(true, |increasing, pair| increasing & (pair[0] < pair[1]))
+        && let Some(at) = indices.windows(2).position(|pair| pair[0] >= pair[1])
+    {
+        let (previous, index) = (indices[at], indices[at + 1]);
+        return Err(Error::NotIncreasing { position: at + 1, index, previous });
+    }
+    match indices.last() {
+        Some(&index) if u64::from(index) >= dim => Err(Error::IndexOutOfRange { index, dim }),
+        _ => Ok(()),
+    }
+}

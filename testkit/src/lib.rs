@@ -1,1 +1,16 @@
-//! In-process transport, conformance suite, fault injection and oracles for collectives
+//! The in-process back end for collectives, and what tests them.
+//!
+//! - [`local_world`]: an in-process world, also fit for applications; [`run_world`]: a thread per rank.
+//! - [`Mailbox`]: the matching engine behind it, for other back ends.
+
+#![forbid(unsafe_code)]
+
+mod local;
+mod mailbox;
+mod run_world;
+mod timer;
+
+pub use local::{DEFAULT_WINDOW, LocalTransport, local_world, local_world_with_window};
+pub use mailbox::{MESSAGE_COST, Mailbox, Receiving, Sending};
+pub use run_world::run_world;
+pub use timer::Sleep;

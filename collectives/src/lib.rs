@@ -1,1 +1,37 @@
-//! Sparse and dense allreduce, global top-k, broadcast and barrier over any Transport
+//! Sparse and dense allreduce, global top-k, allgather, broadcast and barrier over any
+//! [`Transport`](transport::Transport).
+//!
+//! The way in is [`Communicator`]. Its operations are futures that any executor drives; blocking code
+//! wraps them in [`transport::block_on`]. Each algorithm is one file, whose head has its steps, its
+//! cost and its source.
+//!
+//! | operation | algorithms |
+//! |---|---|
+//! | [`allreduce_dense`](Communicator::allreduce_dense) | [`DenseAlgorithm`] |
+//! | [`allreduce`](Communicator::allreduce) of sparse vectors | [`SparseAlgorithm`] |
+//! | [`gtopk`](Communicator::gtopk) | [`GtopkAlgorithm`] |
+//! | [`allgather`](Communicator::allgather) | Bruck |
+//! | [`broadcast`](Communicator::broadcast) | binomial tree |
+//! | [`barrier`](Communicator::barrier) | dissemination |
+//!
+//! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
+//! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
+//! per byte; links are full-duplex.
+
+#![forbid(unsafe_code)]
+
+mod allgather;
+mod allreduce;
+mod broadcast;
+mod call;
+mod communicator;
+mod decode;
+mod error;
+mod gtopk;
+mod in_flight;
+mod topology;
+
+pub use allreduce::{DenseAlgorithm, SparseAlgorithm};
+pub use communicator::{Communicator, Options, Traffic};
+pub use error::{Error, ErrorKind};
+pub use gtopk::{GlobalTopk, GtopkAlgorithm, PutBack};

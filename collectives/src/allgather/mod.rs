@@ -1,0 +1,7 @@
+//! Allgather of opaque blocks: a file per algorithm.
+
+mod bruck;
+mod ring;
+
+pub(crate) use bruck::bruck;
+pub(crate) use ring::ring;

@@ -1,0 +1,86 @@
+//! Sparse split and dense allgather: SparCML's DSAR_Split_allgather.
+//!
+//! Steps: as the sparse split, but owners hold their range dense, and the allgather goes round the
+//! ring, each rank passing on the bytes it got. The second phase may be quantized; then the owner
+//! too uses what its quantized bytes decode to, so all ranks get the same bits.
+//! Cost: `2(P-1) alpha + k b beta + N(P-1)/P v beta`, `v` in quantized bytes where quantized.
+
+use bytes::Bytes;
+use sparse_core::{Accumulator, Element, SparseVec, Stream, wire};
+use sparse_quant::{Quantizer, Seed};
+use transport::Transport;
+
+use super::split;
+use crate::allgather;
+use crate::decode;
+use crate::error::Error;
+use crate::in_flight::InFlight;
+use crate::topology::slice_range;
+
+pub(super) async fn allreduce<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+) -> Result<Stream<E>, Error> {
+    let own = sum_own_range(operation, input).await?;
+    let message = wire::encode_dense(operation.fingerprint(), &own);
+    gather(operation, input, message, |owner, frame, range| decode::copy_dense(&frame, owner, range)).await
+}
+
+pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    quantizer: &dyn Quantizer,
+    seed: u64,
+    step: u64,
+) -> Result<Stream<E>, Error> {
+    let rank = operation.rank();
+    let own: Vec<f32> = sum_own_range(operation, input).await?.into_iter().map(E::to_f32).collect();
+    let mut bytes = Vec::with_capacity(quantizer.encoded_len(own.len()));
+    let seed = Seed { seed, step, rank: rank as u32 };
+    quantizer.quantize(&own, seed, &mut bytes).map_err(|source| {
+        let start = slice_range(input.dim() as usize, operation.world_size(), rank).start;
+        Error::value(rank, format!("{source}, in the range that starts at index {start}"))
+    })?;
+    let message = wire::encode_opaque(operation.fingerprint(), &bytes);
+    let mut decoded = Vec::new();
+    gather(operation, input, message, |owner, frame, range| {
+        let bytes = frame.into_opaque().map_err(|source| Error::malformed(owner, source))?;
+        decoded.resize(range.len(), 0.0);
+        quantizer.dequantize(&bytes, &mut decoded).map_err(|source| Error::malformed(owner, source))?;
+        for (value, decoded) in range.iter_mut().zip(&decoded) {
+            *value = E::from_f32(*decoded);
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn sum_own_range<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+) -> Result<Vec<E>, Error> {
+    let rank = operation.rank();
+    let parts = split::to_owners(operation, input).await?;
+    let mut sum = Accumulator::new(parts.first().map_or(0, |part| part.dim() as usize));
+    for part in &parts {
+        sum.add_sparse(part).map_err(|source| Error::value(rank, source))?;
+    }
+    sum.finish().map_err(|source| Error::value(rank, source))
+}
+
+/// The ring allgather of one message per rank; `decode` writes an owner's message to its range.
+async fn gather<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    message: Bytes,
+    mut decode: impl FnMut(usize, wire::Frame, &mut [E]) -> Result<(), Error>,
+) -> Result<Stream<E>, Error> {
+    let ranks = operation.world_size();
+    let mut output = vec![E::ZERO; input.dim() as usize];
+    let len = output.len();
+    allgather::ring(operation, message, |owner, frame| {
+        decode(owner, frame, &mut output[slice_range(len, ranks, owner)])
+    })
+    .await?;
+    Ok(Stream::Dense(output))
+}

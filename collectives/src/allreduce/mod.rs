@@ -1,0 +1,128 @@
+//! Allreduce: a file per algorithm.
+
+use std::sync::Arc;
+
+use sparse_core::{DType, Element, SparseVec, Stream};
+use sparse_quant::Quantizer;
+use transport::Transport;
+
+use crate::error::Error;
+use crate::in_flight::InFlight;
+
+mod dense_recursive_doubling;
+mod dense_ring;
+mod dsar_split_allgather;
+mod split;
+mod ssar_recursive_doubling;
+mod ssar_split_allgather;
+mod topk_allgather;
+
+/// How to sum dense vectors of N values of `v` bytes over P ranks; costs are per rank.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum DenseAlgorithm {
+    /// Reduce-scatter and allgather round the ring: `2(P-1) alpha + 2(P-1)/P N v beta`, the least
+    /// volume there is. For long vectors.
+    Ring,
+    /// Whole vectors exchanged in `log2 P` rounds: `log2 P (alpha + N v beta)`, and two rounds more
+    /// where P is not a power of two. For short vectors.
+    RecursiveDoubling,
+}
+
+impl DenseAlgorithm {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Ring => 1,
+            Self::RecursiveDoubling => 2,
+        }
+    }
+}
+
+/// How to sum sparse vectors over P ranks: N is the dimension, `k` a rank's nnz, K the nnz of the
+/// union, `b = 4 + v` bytes an entry for values of `v` bytes. Costs are per rank.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SparseAlgorithm {
+    /// Whole vectors merged in `log2 P` rounds, going dense where that is smaller:
+    /// `log2 P alpha`, and between `k log2 P` and `(P-1) k` entries. For few ranks or small vectors.
+    /// SparCML's SSAR_Recursive_double.
+    SsarRecursiveDoubling,
+    /// Each range of the index space goes straight to its owner, who sums it; then an allgather:
+    /// `(P-1 + log2 P) alpha + (k + K(P-1)/P) b beta`. For large vectors whose union stays sparse.
+    /// SparCML's SSAR_Split_allgather.
+    SsarSplitAllgather,
+    /// The same with dense ranges at the owners: `2(P-1) alpha + k b beta + N(P-1)/P v beta`. For
+    /// unions that are dense. SparCML's DSAR_Split_allgather.
+    DsarSplitAllgather,
+    /// DSAR with the second phase quantized, where `v` is then the quantizer's bytes per value; not
+    /// for integers. All ranks decode the same bits.
+    DsarQuantized {
+        /// How to quantize; the same on every rank.
+        quantizer: Arc<dyn Quantizer>,
+        /// Seeds the stochastic rounding, together with the step and the rank.
+        seed: u64,
+        /// The training step: a new one for each call.
+        step: u64,
+    },
+    /// Every rank gets every vector and sums them: `ceil(log2 P) alpha + (P-1) k b beta`. The
+    /// O(kP) baseline of the gTop-k paper.
+    TopkAllgather,
+}
+
+impl SparseAlgorithm {
+    pub(crate) const fn code(&self) -> u8 {
+        match self {
+            Self::SsarRecursiveDoubling => 3,
+            Self::SsarSplitAllgather => 4,
+            Self::DsarSplitAllgather | Self::DsarQuantized { .. } => 5,
+            Self::TopkAllgather => 6,
+        }
+    }
+
+    pub(crate) const fn mode(&self) -> u8 {
+        if matches!(self, Self::DsarQuantized { .. }) { 3 } else { 0 }
+    }
+
+    pub(crate) fn parameter(&self) -> u64 {
+        if let Self::DsarQuantized { quantizer, .. } = self { quantizer.code() } else { 0 }
+    }
+
+    pub(crate) fn validate<E: Element>(&self) -> Result<(), Error> {
+        let integers = matches!(E::DTYPE, DType::I32 | DType::I64);
+        if integers && matches!(self, Self::DsarQuantized { .. }) {
+            let dtype = E::DTYPE.name();
+            return Err(Error::invalid(format!("{dtype} cannot be quantized: use dsar_split_allgather")));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn dense<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &[E],
+    output: &mut [E],
+    algorithm: DenseAlgorithm,
+) -> Result<(), Error> {
+    match algorithm {
+        DenseAlgorithm::Ring => dense_ring::allreduce(operation, input, output).await,
+        DenseAlgorithm::RecursiveDoubling => {
+            dense_recursive_doubling::allreduce(operation, input, output).await
+        }
+    }
+}
+
+pub(crate) async fn sparse<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    algorithm: &SparseAlgorithm,
+) -> Result<Stream<E>, Error> {
+    match algorithm {
+        SparseAlgorithm::SsarRecursiveDoubling => ssar_recursive_doubling::allreduce(operation, input).await,
+        SparseAlgorithm::SsarSplitAllgather => ssar_split_allgather::allreduce(operation, input).await,
+        SparseAlgorithm::DsarSplitAllgather => dsar_split_allgather::allreduce(operation, input).await,
+        SparseAlgorithm::DsarQuantized { quantizer, seed, step } => {
+            dsar_split_allgather::allreduce_quantized(operation, input, &**quantizer, *seed, *step).await
+        }
+        SparseAlgorithm::TopkAllgather => topk_allgather::allreduce(operation, input).await,
+    }
+}

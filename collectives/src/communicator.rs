@@ -1,0 +1,328 @@
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sparse_core::{Element, SparseVec, Stream};
+use transport::{Rank, Transport};
+
+use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
+use crate::call::{Call, Operation};
+use crate::error::Error;
+use crate::gtopk::{self, GlobalTopk, GtopkAlgorithm, PutBack};
+use crate::in_flight::{Check, InFlight};
+use crate::{allgather, broadcast};
+
+/// Collective operations of one group of ranks over one [`Transport`].
+///
+/// Every rank calls the same operations in the same order. An operation takes its place in that
+/// order when it is called, not when its future is first polled; several may be in flight at once.
+/// Await the futures on any executor, or block with [`transport::block_on`].
+///
+/// Results are the same bits on all ranks, and in every run with the same inputs. Inputs are only
+/// read. A call that differs between ranks, a lost rank and an exceeded deadline are errors on
+/// every rank that has not finished yet; see [`Error`] for what remains usable. Dropping a future
+/// before its end counts as a failure, since the other ranks depend on it.
+///
+/// Each message carries a header of [`sparse_core::wire::HEADER`] bytes, and each operation sends one
+/// (broadcast and barrier: `ceil(log2 P)`) extra message of a header alone to check that the ranks
+/// agree; it travels beside the data.
+///
+/// ```
+/// use collectives::{Communicator, SparseAlgorithm};
+/// use sparse_core::SparseVec;
+///
+/// let sums = testkit::run_world(testkit::local_world(4), |transport| async move {
+///     let communicator = Communicator::new(transport);
+///     let rank = communicator.rank().0;
+///     let mine = SparseVec::new(1_000_000, vec![7, 100 + rank], vec![1.0_f32, 2.0])?;
+///     let sum = communicator.allreduce(&mine, &SparseAlgorithm::SsarRecursiveDoubling).await?;
+///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sum.nnz())
+/// });
+/// assert!(sums.into_iter().all(|nnz| nnz.unwrap() == 5));
+/// ```
+pub struct Communicator<T: Transport> {
+    shared: Arc<Shared<T>>,
+}
+
+/// How a [`Communicator`] behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The time within which each operation must end, from its first poll. A warning names the
+    /// ranks waited for at a third of it. Default: 5 minutes.
+    pub deadline: Duration,
+    /// The communication context: communicators over one transport need different ones, the same
+    /// on every rank. Default: 0.
+    pub context: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(300), context: 0 }
+    }
+}
+
+impl Options {
+    /// Sets [`deadline`](Self::deadline).
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets [`context`](Self::context).
+    #[must_use]
+    pub fn context(mut self, context: u32) -> Self {
+        self.context = context;
+        self
+    }
+}
+
+/// What a communicator handed to its transport and got from it so far: payloads with their headers.
+///
+/// Below it, a back end adds its own framing (see its docs).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Traffic {
+    /// Bytes handed to `send`.
+    pub bytes_sent: u64,
+    /// Bytes returned by `recv`.
+    pub bytes_received: u64,
+    /// Messages handed to `send`.
+    pub messages_sent: u64,
+    /// Messages returned by `recv`.
+    pub messages_received: u64,
+}
+
+impl<T: Transport> Communicator<T> {
+    /// A communicator of the whole world with the default [`Options`].
+    pub fn new(transport: T) -> Self {
+        Self::with_options(transport, Options::default())
+    }
+
+    /// A communicator of the whole world.
+    pub fn with_options(transport: T, options: Options) -> Self {
+        let shared = Shared {
+            transport,
+            options,
+            sequence: AtomicU32::new(0),
+            traffic: TrafficCounters::default(),
+            poison: Mutex::new(None),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> Rank {
+        self.shared.transport.rank()
+    }
+
+    /// How many ranks take part.
+    pub fn world_size(&self) -> usize {
+        self.shared.transport.world_size()
+    }
+
+    /// The transport below.
+    pub fn transport(&self) -> &T {
+        &self.shared.transport
+    }
+
+    /// The bytes and messages so far, by all operations of this communicator and its clones.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic.read()
+    }
+
+    /// Sums dense vectors: `output = sum of all ranks' input`, elementwise, each of length N.
+    ///
+    /// Cost: see [`DenseAlgorithm`]. Half types are rounded at every addition.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the lengths differ; [`Error::Value`] if an integer sum overflows;
+    /// and what every operation can meet. After an error `output` holds no meaningful values.
+    pub fn allreduce_dense<E: Element>(
+        &self,
+        input: &[E],
+        output: &mut [E],
+        algorithm: DenseAlgorithm,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        let call = Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), input.len() as u64);
+        let lengths = if input.len() == output.len() {
+            Ok(())
+        } else {
+            let (input, output) = (input.len(), output.len());
+            Err(Error::invalid(format!(
+                "the input has {input} elements, the output {output}: make them equal"
+            )))
+        };
+        let begun = lengths.and_then(|()| self.begin(call));
+        async move {
+            let operation = begun?;
+            let algorithm = allreduce::dense(&operation, input, output, algorithm);
+            let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    /// Sums sparse vectors of the same dimension over all ranks.
+    ///
+    /// The sum is exact but for rounding (and quantization, where asked for); it comes sparse or
+    /// dense, as is smaller, alike on all ranks. Cost: see [`SparseAlgorithm`].
+    ///
+    /// # Errors
+    /// [`Error::Value`] if an integer sum overflows or a value cannot be quantized;
+    /// [`Error::InvalidArgument`] if integers are to be quantized; and what every operation can meet.
+    pub fn allreduce<E: Element>(
+        &self,
+        input: &SparseVec<E>,
+        algorithm: &SparseAlgorithm,
+    ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
+        let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), input.dim())
+            .with_mode(algorithm.mode(), algorithm.parameter());
+        let begun = algorithm.validate::<E>().and_then(|()| self.begin(call));
+        async move {
+            let operation = begun?;
+            let result =
+                operation.drive(Check::Neighbour, allreduce::sparse(&operation, input, algorithm)).await;
+            operation.finish(result)
+        }
+    }
+
+    /// The `k` largest entries by magnitude of the sum, found by merging and truncating pairwise.
+    ///
+    /// Usually `input` is this rank's own top-k. Truncation on the way makes the result an
+    /// approximation of the exact top-k of the sum; [`GlobalTopk::put_back`] says what this rank must
+    /// keep for later so that nothing is lost. Cost: see [`GtopkAlgorithm`].
+    ///
+    /// # Errors
+    /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.
+    pub fn gtopk<E: Element>(
+        &self,
+        input: &SparseVec<E>,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
+        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), input.dim())
+            .with_mode(put_back.code(), k as u64);
+        let begun = self.begin(call);
+        async move {
+            let operation = begun?;
+            let algorithm = gtopk::gtopk(&operation, input, k, algorithm, put_back);
+            let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    /// Gathers one block of bytes from every rank, in rank order; blocks may differ in length.
+    ///
+    /// Bruck's algorithm. Cost: `ceil(log2 P) alpha + (P-1) n beta` for blocks of `n` bytes; each
+    /// block adds 8 bytes wherever it travels.
+    ///
+    /// # Errors
+    /// What every operation can meet.
+    pub fn allgather(&self, block: Bytes) -> impl Future<Output = Result<Vec<Bytes>, Error>> + Send {
+        let begun = self.begin(Call::plain(Operation::Allgather, 0));
+        async move {
+            let operation = begun?;
+            let result = operation.drive(Check::Neighbour, allgather::bruck(&operation, block)).await;
+            operation.finish(result)
+        }
+    }
+
+    /// Gives every rank the payload of `root`; what the other ranks pass is ignored.
+    ///
+    /// Binomial tree. Cost: `ceil(log2 P) (alpha + n beta)` for `n` bytes. Returns only after every
+    /// rank has called it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `root` is not a rank; and what every operation can meet.
+    pub fn broadcast(&self, root: Rank, payload: Bytes) -> impl Future<Output = Result<Bytes, Error>> + Send {
+        let ranks = self.world_size();
+        let known = if root.index() < ranks {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!("the root is rank {root}, but there are only {ranks} ranks")))
+        };
+        let begun = known.and_then(|()| self.begin(Call::plain(Operation::Broadcast, u64::from(root.0))));
+        async move {
+            let operation = begun?;
+            let algorithm = broadcast::binomial(&operation, root.index(), payload);
+            let result = operation.drive(Check::Everyone, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    /// Returns once every rank has called it. Dissemination: `ceil(log2 P) alpha`.
+    ///
+    /// # Errors
+    /// What every operation can meet.
+    pub fn barrier(&self) -> impl Future<Output = Result<(), Error>> + Send {
+        let begun = self.begin(Call::plain(Operation::Barrier, 0));
+        async move {
+            let operation = begun?;
+            // The check that every rank made the same call is a barrier.
+            let result = operation.drive(Check::Everyone, std::future::ready(Ok(()))).await;
+            operation.finish(result)
+        }
+    }
+
+    fn begin(&self, call: Call) -> Result<InFlight<T>, Error> {
+        self.shared.check_poison()?;
+        Ok(InFlight::new(Arc::clone(&self.shared), call))
+    }
+}
+
+impl<T: Transport> Clone for Communicator<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T: Transport> std::fmt::Debug for Communicator<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Communicator")
+            .field("rank", &self.rank())
+            .field("world_size", &self.world_size())
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the handles of a communicator and its operations in flight share.
+pub(crate) struct Shared<T> {
+    pub(crate) transport: T,
+    pub(crate) options: Options,
+    pub(crate) sequence: AtomicU32,
+    pub(crate) traffic: TrafficCounters,
+    pub(crate) poison: Mutex<Option<Arc<Error>>>,
+}
+
+#[derive(Default)]
+pub(crate) struct TrafficCounters {
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    messages_sent: AtomicU64,
+    messages_received: AtomicU64,
+}
+
+impl TrafficCounters {
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.messages_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.messages_received.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Traffic {
+        Traffic {
+            bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
+            bytes_received: self.bytes_received.load(Ordering::Relaxed),
+            messages_sent: self.messages_sent.load(Ordering::Relaxed),
+            messages_received: self.messages_received.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Global top-k by recursive doubling: half the steps of the tree, the same merges.
+//!
+//! Steps: as sparse recursive doubling, each merge keeping the k largest entries. Both partners make
+//! the same merge, so both know what it drops; index `i` of a merge over a group of `g` ranks is put
+//! back by member `i mod g`, which spreads the residuals evenly.
+//! Cost: `log2 P (alpha + k b beta)`; where P is not a power of two, two transfers more.
+
+use sparse_core::{Element, SparseVec, wire};
+use transport::Transport;
+
+use super::{Partial, decode_partial, merge_truncated};
+use crate::error::Error;
+use crate::in_flight::{InFlight, Lane};
+use crate::topology::{Fold, Role};
+
+pub(super) async fn gtopk<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    mut partial: Partial<E>,
+    k: usize,
+) -> Result<Partial<E>, Error> {
+    let rank = operation.rank();
+    let fold = Fold::new(operation.world_size());
+    let dim = partial.kept.dim();
+    let encode = |kept: &SparseVec<E>| wire::encode_sparse(operation.fingerprint(), kept);
+    match fold.role(rank) {
+        Role::Folded { into } => {
+            operation.send(into, Lane::Reduce, encode(&partial.kept)).await?;
+            partial.kept = decode_partial(operation.recv(into, Lane::Gather).await?, into, dim, k)?;
+        }
+        Role::Active { position, from } => {
+            if let Some(from) = from {
+                let lower = decode_partial(operation.recv(from, Lane::Reduce).await?, from, dim, k)?;
+                let (kept, dropped) = merge_truncated(rank, &lower, &partial.kept, k)?;
+                partial.kept = kept;
+                partial.dropped.push(dropped);
+            }
+            for round in 0..fold.rounds() {
+                let (partner, higher) = fold.partner(position, round);
+                let frame = operation.exchange(partner, partner, Lane::Reduce, encode(&partial.kept)).await?;
+                let theirs = decode_partial(frame, partner, dim, k)?;
+                let (lower, upper) = if higher { (&partial.kept, &theirs) } else { (&theirs, &partial.kept) };
+                let (kept, dropped) = merge_truncated(rank, lower, upper, k)?;
+                partial.kept = kept;
+                let group = 2 << round;
+                let own = share(&dropped, position % group, group);
+                partial.dropped.push(own.map_err(|source| Error::value(rank, source))?);
+            }
+            if let Some(idle) = from {
+                operation.send(idle, Lane::Gather, encode(&partial.kept)).await?;
+            }
+        }
+    }
+    Ok(partial)
+}
+
+/// The entries that one member of a group puts back.
+fn share<E: Element>(
+    dropped: &SparseVec<E>,
+    member: usize,
+    group: usize,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
+    SparseVec::new(dropped.dim(), indices, values)
+}

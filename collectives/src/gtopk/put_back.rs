@@ -1,0 +1,64 @@
+//! What returns to a rank's residual: a pure function of what the rank saw.
+
+use sparse_core::{Element, SparseVec};
+
+use super::PutBack;
+
+/// Own entries outside the global set return whole. Of the dropped partial sums only those inside
+/// the set matter: the rest consists of other ranks' entries that return there.
+pub(super) fn put_back<E: Element>(
+    input: &SparseVec<E>,
+    global: &SparseVec<E>,
+    dropped: &[SparseVec<E>],
+    mode: PutBack,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let own = filter(input, global, false)?;
+    match mode {
+        PutBack::Paper => Ok(own),
+        PutBack::Conserving => {
+            let mut parts = vec![own];
+            for dropped in dropped {
+                parts.push(filter(dropped, global, true)?);
+            }
+            sparse_core::reduce(&parts)
+        }
+    }
+}
+
+/// The entries of `vector` whose index is (or is not) an index of `set`.
+fn filter<E: Element>(
+    vector: &SparseVec<E>,
+    set: &SparseVec<E>,
+    inside: bool,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let mut set = set.indices().iter().copied().peekable();
+    let (indices, values) = vector
+        .iter()
+        .filter(|(index, _)| {
+            while set.next_if(|member| member < index).is_some() {}
+            (set.peek() == Some(index)) == inside
+        })
+        .unzip();
+    SparseVec::new(vector.dim(), indices, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(entries: &[(u32, i32)]) -> SparseVec<i32> {
+        let (indices, values) = entries.iter().copied().unzip();
+        SparseVec::new(10, indices, values).unwrap()
+    }
+
+    #[test]
+    fn own_entries_outside_and_dropped_sums_inside_return() {
+        let input = vector(&[(0, 1), (3, 2), (5, 3)]);
+        let global = vector(&[(3, 50), (7, 60)]);
+        let dropped = [vector(&[(0, 9), (7, 8)]), vector(&[(3, 4), (9, 5)])];
+        let conserving = put_back(&input, &global, &dropped, PutBack::Conserving);
+        assert_eq!(conserving, Ok(vector(&[(0, 1), (3, 4), (5, 3), (7, 8)])));
+        let paper = put_back(&input, &global, &dropped, PutBack::Paper);
+        assert_eq!(paper, Ok(vector(&[(0, 1), (5, 3)])));
+    }
+}

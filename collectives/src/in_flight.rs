@@ -1,0 +1,254 @@
+//! One collective in flight: its tags, its check, its deadline, and what its failure does.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::{Either, select, try_join};
+use sparse_core::wire::{self, Frame};
+use transport::{Rank, Scope, Tag, Transport};
+
+use crate::call::Call;
+use crate::communicator::Shared;
+use crate::error::{Error, list};
+use crate::topology;
+
+/// Tag numbers of one collective: the low bits of a tag number, below the collective's sequence.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Lane {
+    Check = 0,
+    Reduce = 1,
+    Gather = 2,
+}
+
+const LANE_BITS: u32 = 2;
+
+/// How far the check of the fingerprints reaches before a collective may return.
+#[derive(Clone, Copy)]
+pub(crate) enum Check {
+    /// Each rank compares with its left neighbour: enough where the result needs every rank's data,
+    /// since whoever differs and its neighbour both notice, and nobody can finish without them.
+    Neighbour,
+    /// Each rank has heard, through others, of every rank: for operations whose data flow one way.
+    Everyone,
+}
+
+pub(crate) struct InFlight<T: Transport> {
+    shared: Arc<Shared<T>>,
+    call: Call,
+    sequence: u32,
+    waiting: Waiting,
+    finished: bool,
+}
+
+impl<T: Transport> InFlight<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>, call: Call) -> Self {
+        // Wraps after 2^30 collectives; only those in flight at once must differ.
+        let sequence = shared.sequence.fetch_add(1, Ordering::Relaxed) << LANE_BITS;
+        Self { shared, call, sequence, waiting: Waiting::default(), finished: false }
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.shared.transport.rank().index()
+    }
+
+    pub(crate) fn world_size(&self) -> usize {
+        self.shared.transport.world_size()
+    }
+
+    /// The header of every message of this collective.
+    pub(crate) fn fingerprint(&self) -> &wire::Fingerprint {
+        &self.call.0
+    }
+
+    /// Posts a send.
+    pub(crate) fn send(
+        &self,
+        to: usize,
+        lane: Lane,
+        message: Bytes,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        self.shared.traffic.sent(message.len());
+        let sent = self.shared.transport.send(Rank::from_index(to), self.tag(lane), message);
+        async move { Ok(sent.await?) }
+    }
+
+    /// Posts a receive of a message and checks that it belongs to the same call.
+    pub(crate) fn recv(&self, from: usize, lane: Lane) -> impl Future<Output = Result<Frame, Error>> + Send {
+        let whole = self.recv_whole(from, lane);
+        async move { Ok(whole.await?.0) }
+    }
+
+    /// [`recv`](Self::recv), together with the whole message for passing on as it came.
+    pub(crate) fn recv_whole(
+        &self,
+        from: usize,
+        lane: Lane,
+    ) -> impl Future<Output = Result<(Frame, Bytes), Error>> + Send {
+        let received = self.shared.transport.recv(Rank::from_index(from), self.tag(lane));
+        let waits = self.waiting.enter(from);
+        async move {
+            let message = received.await?;
+            drop(waits);
+            self.shared.traffic.received(message.len());
+            Ok((self.open(from, message.clone())?, message))
+        }
+    }
+
+    /// Opens what `from` encoded, and checks that it belongs to the same call.
+    pub(crate) fn open(&self, from: usize, message: Bytes) -> Result<Frame, Error> {
+        let frame = wire::open(message).map_err(|source| Error::malformed(from, source))?;
+        if frame.fingerprint == self.call.0 {
+            return Ok(frame);
+        }
+        let detail = self.call.difference(self.rank(), &frame.fingerprint, from);
+        Err(Error::Mismatch { peer: Rank::from_index(from), detail })
+    }
+
+    /// Sends and receives at the same time.
+    pub(crate) async fn exchange(
+        &self,
+        to: usize,
+        from: usize,
+        lane: Lane,
+        message: Bytes,
+    ) -> Result<Frame, Error> {
+        let received = self.recv(from, lane);
+        let sent = self.send(to, lane, message);
+        Ok(try_join(sent, received).await?.1)
+    }
+
+    /// Runs the algorithm beside the check, within the communicator's deadline.
+    pub(crate) async fn drive<R>(
+        &self,
+        check: Check,
+        algorithm: impl Future<Output = Result<R, Error>>,
+    ) -> Result<R, Error> {
+        if self.world_size() == 1 {
+            return algorithm.await;
+        }
+        let deadline = self.shared.options.deadline;
+        let transport = &self.shared.transport;
+        let both = pin!(async { Ok(try_join(algorithm, self.check(check)).await?.0) });
+        let both = match select(both, pin!(transport.sleep(deadline / 3))).await {
+            Either::Left((result, _)) => return result,
+            Either::Right(((), both)) => both,
+        };
+        tracing::warn!(
+            rank = self.rank(),
+            "{:?} has taken {:?}, a third of its deadline, and still waits for {}",
+            self.call,
+            deadline / 3,
+            list(&self.waiting.ranks()),
+        );
+        match select(both, pin!(transport.sleep(deadline - deadline / 3))).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => Err(Error::Timeout {
+                rank: transport.rank(),
+                operation: self.call.to_string(),
+                waiting_for: self.waiting.ranks(),
+                after: deadline,
+            }),
+        }
+    }
+
+    /// Ends the collective; a failure is told to all ranks and spoils the communicator.
+    pub(crate) fn finish<R>(mut self, result: Result<R, Error>) -> Result<R, Error> {
+        self.finished = true;
+        if let Err(error) = &result {
+            self.shared.poison(error);
+        }
+        result
+    }
+
+    fn tag(&self, lane: Lane) -> Tag {
+        Tag::new(self.shared.options.context, self.sequence | lane as u32)
+    }
+
+    /// By dissemination: in round `i` each rank hears from the rank `2^i` before it.
+    async fn check(&self, check: Check) -> Result<(), Error> {
+        let (rank, ranks) = (self.rank(), self.world_size());
+        let rounds = match check {
+            Check::Neighbour => 1,
+            Check::Everyone => topology::rounds(ranks),
+        };
+        for distance in (0..rounds).map(|round| 1 << round) {
+            let (to, from) =
+                (topology::after(rank, distance, ranks), topology::before(rank, distance, ranks));
+            self.exchange(to, from, Lane::Check, wire::encode_empty(&self.call.0)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Drop for InFlight<T> {
+    fn drop(&mut self) {
+        if !self.finished {
+            let rank = self.shared.transport.rank();
+            self.shared.poison(&Error::Dropped { rank, operation: self.call.to_string() });
+        }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    /// Spoils the communicator on this rank and, unless they said so themselves, tells the others.
+    fn poison(&self, error: &Error) {
+        let mut poison = lock(&self.poison);
+        if poison.is_some() {
+            return;
+        }
+        *poison = Some(Arc::new(error.clone()));
+        drop(poison);
+        if !matches!(error, Error::Remote { .. }) {
+            self.transport.abort(Scope::Context(self.options.context), &error.to_reason());
+        }
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), Error> {
+        match &*lock(&self.poison) {
+            Some(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The ranks that a collective waits for, for warnings and timeouts.
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<usize, usize>>);
+
+impl Waiting {
+    fn enter(&self, rank: usize) -> Wait<'_> {
+        *lock(&self.0).entry(rank).or_default() += 1;
+        Wait { waiting: self, rank }
+    }
+
+    fn ranks(&self) -> Vec<Rank> {
+        lock(&self.0).keys().map(|rank| Rank::from_index(*rank)).collect()
+    }
+}
+
+struct Wait<'w> {
+    waiting: &'w Waiting,
+    rank: usize,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.waiting.0);
+        if let Some(count) = waiting.get_mut(&self.rank) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.rank);
+            }
+        }
+    }
+}
+
+/// The guarded data are valid after every statement, so a panic elsewhere does not spoil them.
+fn lock<D>(mutex: &Mutex<D>) -> MutexGuard<'_, D> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

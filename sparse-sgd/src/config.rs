@@ -1,0 +1,76 @@
+use collectives::{DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
+
+use crate::{DensitySchedule, Error};
+
+/// How gradients travel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Method {
+    /// Whole gradients, averaged: the baseline. Momentum is that of the average.
+    Dense(DenseAlgorithm),
+    /// Each rank's largest entries, then the full sum of all ranks' selections. A quantizing algorithm
+    /// gets a new step number for each call; its rounding is unbiased, but not fed back.
+    Sparse(SparseAlgorithm),
+    /// Each rank's largest entries, then the largest entries of their sum (gTop-k).
+    Gtopk(GtopkAlgorithm),
+}
+
+/// What an [`Optimizer`](crate::Optimizer) does at each step; the same on all ranks.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How gradients travel.
+    pub method: Method,
+    /// Which share of the entries each rank selects, over all parameters together. Not used by
+    /// [`Method::Dense`].
+    pub density: DensitySchedule,
+    /// The factor of the last step's velocity, in [0, 1). At 0 no velocity is kept.
+    pub momentum: f32,
+    /// Bounds the norm of the averaged gradient: each rank clips its own to this over the root of the
+    /// number of ranks, before it is accumulated. In every method, so that they can be compared.
+    pub clip_norm: Option<f32>,
+    /// What becomes of contributions that do not reach the result. Used by [`Method::Gtopk`] only.
+    pub put_back: PutBack,
+}
+
+impl Config {
+    /// No momentum, no clipping, and nothing lost ([`PutBack::Conserving`]).
+    #[must_use]
+    pub const fn new(method: Method, density: DensitySchedule) -> Self {
+        Self { method, density, momentum: 0.0, clip_norm: None, put_back: PutBack::Conserving }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !(0.0..1.0).contains(&self.momentum) {
+            return Err(Error::Setting { name: "momentum", given: self.momentum, allowed: "in [0, 1)" });
+        }
+        match self.clip_norm {
+            Some(given) if !(given > 0.0 && given.is_finite()) => {
+                Err(Error::Setting { name: "clipping norm", given, allowed: "positive and finite" })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn settings_without_a_sense_are_refused() {
+        let density = DensitySchedule::constant(0.1).unwrap();
+        let config = || Config::new(Method::Dense(DenseAlgorithm::Ring), density);
+        assert!(config().check().is_ok());
+        assert!(Config { momentum: 0.99, clip_norm: Some(1e-3), ..config() }.check().is_ok());
+        for momentum in [1.0, -0.1, f32::NAN] {
+            let error = Config { momentum, ..config() }.check().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Setting);
+            assert_eq!(error.to_string(), format!("momentum {momentum} is not in [0, 1)"));
+        }
+        for norm in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let error = Config { clip_norm: Some(norm), ..config() }.check().unwrap_err();
+            assert_eq!(error.to_string(), format!("clipping norm {norm} is not positive and finite"));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Error feedback with momentum correction: what a rank has not sent yet, and how that grows.
+//!
+//! From *Deep Gradient Compression* (Lin et al., 2018). With gradient g, momentum m, velocity u and
+//! residual v, a step does u = m u + g, v = v + u, sends the largest entries of v, and clears u and v
+//! where they were sent ("factor masking": what was sent must not go on pushing with an old velocity).
+
+use sparse_core::SparseVec;
+
+/// Residual and velocity over the concatenation of all parameters.
+///
+/// Each step is computed beside the state that it replaces, so a step that fails has changed nothing:
+/// four buffers of the parameters' length, two without momentum, allocated once.
+#[derive(Debug)]
+pub(crate) struct Feedback {
+    momentum: f32,
+    residual: Vec<f32>,
+    /// Empty without momentum.
+    velocity: Vec<f32>,
+    next_residual: Vec<f32>,
+    next_velocity: Vec<f32>,
+}
+
+impl Feedback {
+    /// `velocity` is empty without momentum, else as long as `residual`.
+    pub(crate) fn new(momentum: f32, residual: Vec<f32>, velocity: Vec<f32>) -> Self {
+        let (next_residual, next_velocity) = (vec![0.0; residual.len()], vec![0.0; velocity.len()]);
+        Self { momentum, residual, velocity, next_residual, next_velocity }
+    }
+
+    pub(crate) fn residual(&self) -> &[f32] {
+        &self.residual
+    }
+
+    pub(crate) fn velocity(&self) -> &[f32] {
+        &self.velocity
+    }
+
+    /// Adds `factor` times the gradients, end to end, to what was not sent yet, and returns the result.
+    /// One pass.
+    pub(crate) fn accumulate<'a>(&mut self, gradients: impl Iterator<Item = &'a [f32]>, factor: f32) -> &[f32] {
+        let mut at = 0;
+        for gradient in gradients {
+            let range = at..at + gradient.len();
+            at = range.end;
+            let residual = self.residual[range.clone()].iter();
+            let next = self.next_residual[range.clone()].iter_mut();
+            if self.velocity.is_empty() {
+                for ((next, v), g) in next.zip(residual).zip(gradient) {
+                    *next = v + factor * g;
+                }
+            } else {
+                let velocity = self.velocity[range.clone()].iter().zip(&mut self.next_velocity[range]);
+                for (((next, v), (u, next_u)), g) in next.zip(residual).zip(velocity).zip(gradient) {
+                    *next_u = self.momentum * u + factor * g;
+                    *next = v + *next_u;
+                }
+            }
+        }
+        &self.next_residual
+    }
+
+    /// Clears what was sent, takes back what came back, and makes the accumulated state the current one.
+    /// Work only on those entries.
+    pub(crate) fn commit(&mut self, sent: &SparseVec<f32>, put_back: Option<&SparseVec<f32>>) {
+        for &index in sent.indices() {
+            let index = index as usize;
+            self.next_residual[index] = 0.0;
+            if let Some(u) = self.next_velocity.get_mut(index) {
+                *u = 0.0;
+            }
+        }
+        for (index, value) in put_back.into_iter().flat_map(SparseVec::iter) {
+            self.next_residual[index as usize] += value;
+        }
+        std::mem::swap(&mut self.residual, &mut self.next_residual);
+        std::mem::swap(&mut self.velocity, &mut self.next_velocity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gradient and, for each entry, whether it is sent and what comes back there.
+    type Step = Vec<(f32, bool, Option<f32>)>;
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let entry = (-9.0..9.0_f32, any::<bool>(), prop::option::of(-9.0..9.0_f32));
+        (0..20_usize).prop_flat_map(move |len| {
+            prop::collection::vec(prop::collection::vec(entry.clone(), len), 1..6)
+        })
+    }
+
+    fn sparse(dense: impl Iterator<Item = Option<f32>> + Clone) -> SparseVec<f32> {
+        let dim = dense.clone().count() as u64;
+        let (indices, values) = (0..).zip(dense).filter_map(|(i, v)| Some((i, v?))).unzip();
+        SparseVec::new(dim, indices, values).unwrap()
+    }
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_entry_follows_the_recurrence(
+            steps in steps(), momentum in prop_oneof![Just(0.0), 0.1..1.0_f32], factor in 0.1..1.0_f32, cut in 0..20_usize
+        ) {
+            let len = steps[0].len();
+            let velocity = vec![0.0; if momentum == 0.0 { 0 } else { len }];
+            let mut feedback = Feedback::new(momentum, vec![0.0; len], velocity);
+            let (mut u, mut v) = (vec![0.0; len], vec![0.0; len]);
+            for step in &steps {
+                let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
+                let (left, right) = gradient.split_at(cut.min(len));
+                let accumulated = feedback.accumulate([left, right].into_iter(), factor).to_vec();
+                for i in 0..len {
+                    u[i] = momentum * u[i] + factor * gradient[i];
+                    v[i] += u[i];
+                }
+                prop_assert_eq!(&accumulated, &v);
+
+                let sent = sparse(step.iter().zip(&v).map(|((_, sent, _), v)| sent.then_some(*v)));
+                let put_back = sparse(step.iter().map(|(.., back)| *back));
+                feedback.commit(&sent, Some(&put_back));
+                for (i, (_, sent, back)) in step.iter().enumerate() {
+                    if *sent {
+                        (u[i], v[i]) = (0.0, 0.0);
+                    }
+                    v[i] += back.unwrap_or(0.0);
+                }
+                prop_assert_eq!(feedback.residual(), &v);
+                prop_assert_eq!(feedback.velocity(), if momentum == 0.0 { &[] } else { &u[..] });
+            }
+        }
+
+        #[test]
+        fn a_step_without_commit_changes_nothing(steps in steps(), momentum in prop_oneof![Just(0.0), Just(0.9_f32)]) {
+            let len = steps[0].len();
+            let velocity = vec![0.0; if momentum == 0.0 { 0 } else { len }];
+            let mut feedback = Feedback::new(momentum, vec![0.0; len], velocity);
+            let mut reference = feedback.accumulate([].into_iter(), 1.0).to_vec();
+            for step in &steps {
+                let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
+                feedback.accumulate([&gradient[..]].into_iter(), 1.0);
+                feedback.commit(&sparse(step.iter().map(|_| None)), None);
+                let before = (bits(feedback.residual()), bits(feedback.velocity()));
+                let once = feedback.accumulate([&gradient[..]].into_iter(), 1.0).to_vec();
+                prop_assert_eq!(&before, &(bits(feedback.residual()), bits(feedback.velocity())));
+                reference = feedback.accumulate([&gradient[..]].into_iter(), 1.0).to_vec();
+                prop_assert_eq!(bits(&once), bits(&reference));
+            }
+            prop_assert_eq!(reference.len(), len);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+use std::fmt;
+
+use bytes::Bytes;
+use collectives::{Communicator, SparseAlgorithm};
+use sparse_core::{SparseVec, Stream, top_k};
+use transport::Transport;
+
+use crate::feedback::Feedback;
+use crate::parameter::{Layout, Parameter};
+use crate::report::Clock;
+use crate::update::Update;
+use crate::{Config, Error, Method, OptimizerState, StepReport, clip, parameters_hash, replicas};
+
+/// Stochastic gradient descent on the average of all ranks' gradients, sent dense or sparse.
+///
+/// Every rank makes one, with the same [`Config`], and calls the same methods in the same order with
+/// the same learning rates; values that start equal then stay the same bits on all ranks.
+///
+/// The parameters are seen as one vector of N entries, end to end: one k serves all, and each layer gets
+/// the share of it that its gradients deserve. Allocates once: N entries of velocity if there is momentum,
+/// N of residual, and as many again of each to compute in ([`Method::Dense`]: the velocity and 2 N).
+///
+/// # Errors and cancellation
+/// If a step fails, or its future is dropped, values, residual, velocity and step counter on this rank are
+/// bit for bit as before the call. Other ranks may have completed the step. A rank that refuses a call for
+/// its arguments does not tell the others, who wait for it until their deadline or its end.
+///
+/// NaN and infinities are not stopped: they rank above every number, travel first, and reach the values of
+/// all ranks alike.
+///
+/// See the [crate] for an example.
+pub struct Optimizer<T: Transport> {
+    communicator: Communicator<T>,
+    config: Config,
+    steps: u64,
+    sparse_steps: u64,
+    /// Made by the first step, fixed by the first that succeeds.
+    model: Option<Model>,
+    dense: DenseBuffers,
+}
+
+impl<T: Transport> Optimizer<T> {
+    /// An optimizer over the ranks of a communicator. Sends nothing.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn new(communicator: Communicator<T>, config: Config) -> Result<Self, Error> {
+        config.check()?;
+        let dense = DenseBuffers::default();
+        Ok(Self { communicator, config, steps: 0, sparse_steps: 0, model: None, dense })
+    }
+
+    /// One step: averages the gradients over the ranks and updates the values.
+    ///
+    /// [`Method::Dense`] is SGD with momentum on the average g: u = m u + g, value -= rate u. The other
+    /// methods add this rank's gradient g to its velocity (u = m u + g) and that to its residual
+    /// (v = v + u), send the k largest entries of v, clear u and v where they were sent, add to v what
+    /// gTop-k gives back, and apply value -= rate sum / P.
+    ///
+    /// The names, lengths and order of the parameters are fixed by the first step that succeeds. Local
+    /// work: one pass over the gradient if clipping is on, one that accumulates, the selection, and an
+    /// update of the result's entries.
+    ///
+    /// # Errors
+    /// [`Error::GradientLength`], [`Error::ParameterChanged`], [`Error::ParameterCount`],
+    /// [`Error::Setting`] for the rate, and [`Error::Vector`] for more than 2^32 entries, before anything
+    /// is sent; [`Error::Collective`] if the ranks disagree about the number of entries or the
+    /// configuration, a rank is lost or the time is up.
+    pub async fn step(
+        &mut self,
+        parameters: &mut [Parameter<'_>],
+        learning_rate: f32,
+    ) -> Result<StepReport, Error> {
+        let update = Update::new(learning_rate, self.communicator.world_size())?;
+        let mut clock = Clock::start(&self.communicator);
+        let model = Model::fix(&mut self.model, self.steps > 0, parameters, &self.config)?;
+        let entries = model.layout.len();
+        let gradients = || parameters.iter().map(|p| p.gradient);
+        let factor = match self.config.clip_norm {
+            Some(bound) => clip::factor(gradients(), bound, self.communicator.world_size()),
+            None => 1.0,
+        };
+        let density = self.config.density.density(self.steps);
+        let k = self.config.density.selected(self.steps, entries);
+        let report = match &self.config.method {
+            Method::Dense(algorithm) => {
+                self.dense.gather(gradients(), factor);
+                clock.selected();
+                let DenseBuffers { input, sum } = &mut self.dense;
+                self.communicator.allreduce_dense(input, sum, *algorithm).await?;
+                clock.communicated();
+                let values = parameters.iter_mut().map(|p| &mut *p.values);
+                update.apply_with_momentum(values, sum, &mut model.velocity, self.config.momentum);
+                clock.finish(1.0, entries, entries, entries)
+            }
+            Method::Sparse(algorithm) => {
+                let selected = top_k(model.feedback.accumulate(gradients(), factor), k)?;
+                let algorithm = at_step(algorithm, self.steps + self.sparse_steps);
+                clock.selected();
+                let sum = self.communicator.allreduce(&selected, &algorithm).await?;
+                clock.communicated();
+                model.feedback.commit(&selected, None);
+                update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
+                clock.finish(density, k, selected.nnz(), sum.nnz())
+            }
+            Method::Gtopk(algorithm) => {
+                let selected = top_k(model.feedback.accumulate(gradients(), factor), k)?;
+                clock.selected();
+                let global = self.communicator.gtopk(&selected, k, *algorithm, self.config.put_back).await?;
+                clock.communicated();
+                model.feedback.commit(&selected, Some(&global.put_back));
+                let sum = Stream::Sparse(global.sum);
+                update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
+                clock.finish(density, k, selected.nnz(), sum.nnz())
+            }
+        };
+        self.steps += 1;
+        Ok(report)
+    }
+
+    /// One step on a single parameter whose gradient is sparse by nature, as for an embedding or a linear
+    /// model on sparse features: value -= rate sum / P, the sum exact but for rounding.
+    ///
+    /// No selection, residual, momentum or clipping; only entries whose sum is not zero are touched. With
+    /// [`Method::Dense`] the gradient is sent dense and the arithmetic is the same: where both algorithms
+    /// add in the same order (`SsarRecursiveDoubling` and dense `RecursiveDoubling` do), the values end as
+    /// the same bits. Independent of the parameters of [`step`](Self::step); the name serves errors only.
+    ///
+    /// # Errors
+    /// [`Error::GradientLength`] and [`Error::Setting`] before anything is sent; [`Error::Unsupported`]
+    /// with [`Method::Gtopk`], whose sum is not exact; [`Error::Collective`] as for `step`.
+    pub async fn step_sparse(
+        &mut self,
+        name: &str,
+        values: &mut [f32],
+        gradient: &SparseVec<f32>,
+        learning_rate: f32,
+    ) -> Result<StepReport, Error> {
+        let update = Update::new(learning_rate, self.communicator.world_size())?;
+        if gradient.dim() != values.len() as u64 {
+            return Err(Error::GradientLength {
+                name: name.to_owned(),
+                values: values.len() as u64,
+                gradient: gradient.dim(),
+            });
+        }
+        let mut clock = Clock::start(&self.communicator);
+        let values = std::iter::once(values);
+        let nnz_result = match &self.config.method {
+            Method::Dense(algorithm) => {
+                self.dense.scatter(gradient);
+                clock.selected();
+                let DenseBuffers { input, sum } = &mut self.dense;
+                self.communicator.allreduce_dense(input, sum, *algorithm).await?;
+                clock.communicated();
+                update.apply_dense(values, sum);
+                sum.len()
+            }
+            Method::Sparse(algorithm) => {
+                let algorithm = at_step(algorithm, self.steps + self.sparse_steps);
+                clock.selected();
+                let sum = self.communicator.allreduce(gradient, &algorithm).await?;
+                clock.communicated();
+                update.apply(values, &sum);
+                sum.nnz()
+            }
+            Method::Gtopk(_) => {
+                return Err(Error::Unsupported {
+                    detail: "a gradient that is sparse by nature is summed exactly, which gTop-k does not do: \
+                             use an optimizer with Method::Sparse for it",
+                });
+            }
+        };
+        self.sparse_steps += 1;
+        let nnz = gradient.nnz();
+        let density = if nnz == 0 { 0.0 } else { nnz as f64 / gradient.dim() as f64 };
+        Ok(clock.finish(density, nnz, nnz, nnz_result))
+    }
+
+    /// Compares the replicas' names, lengths, order and bits over the network, and returns their hash (see
+    /// [`parameters_hash`]). Takes a slice of [`Parameter`] or pairs of name and values.
+    ///
+    /// Costs an allgather of 8 bytes and one pass over the values.
+    ///
+    /// # Errors
+    /// [`Error::ReplicasDiffer`], the same on all ranks; [`Error::Collective`].
+    pub async fn check_replicas<'a, I>(&self, parameters: I) -> Result<u64, Error>
+    where
+        I: IntoIterator,
+        I::Item: Into<(&'a str, &'a [f32])>,
+    {
+        let hash = parameters_hash(parameters);
+        let block = Bytes::copy_from_slice(&hash.to_le_bytes());
+        let ranks = replicas::differing(&self.communicator.allgather(block).await?);
+        if ranks.is_empty() { Ok(hash) } else { Err(Error::ReplicasDiffer { ranks }) }
+    }
+
+    /// A copy of what this rank remembers, for a checkpoint.
+    #[must_use]
+    pub fn state(&self) -> OptimizerState {
+        let (steps, sparse_steps) = (self.steps, self.sparse_steps);
+        match &self.model {
+            Some(model) if steps > 0 => OptimizerState {
+                steps,
+                sparse_steps,
+                parameters: model.layout.shapes().to_vec(),
+                residual: model.feedback.residual().to_vec(),
+                velocity: model.velocity().to_vec(),
+            },
+            _ => OptimizerState { steps, sparse_steps, ..OptimizerState::default() },
+        }
+    }
+
+    /// Goes on from a saved state, in place of the current one: the next steps are those that would have
+    /// followed, bit for bit. The values are the caller's to restore.
+    ///
+    /// # Errors
+    /// [`Error::State`] if the buffers do not fit the parameters or this configuration; nothing changes.
+    pub fn load_state(&mut self, state: OptimizerState) -> Result<(), Error> {
+        let layout = Layout::new(state.parameters.clone())?;
+        state.check(layout.len(), &self.config)?;
+        (self.steps, self.sparse_steps) = (state.steps, state.sparse_steps);
+        self.model = Some(Model::with(layout, state.residual, state.velocity, &self.config));
+        Ok(())
+    }
+
+    /// What this rank has not sent yet, over all parameters end to end. Empty before the first step, and
+    /// with [`Method::Dense`].
+    #[must_use]
+    pub fn residual(&self) -> &[f32] {
+        self.model.as_ref().map_or(&[], |model| model.feedback.residual())
+    }
+
+    /// Steps done, not counting those on gradients that are sparse by nature.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The communicator.
+    #[must_use]
+    pub const fn communicator(&self) -> &Communicator<T> {
+        &self.communicator
+    }
+}
+
+impl<T: Transport> fmt::Debug for Optimizer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Optimizer")
+            .field("communicator", &self.communicator)
+            .field("config", &self.config)
+            .field("steps", &self.steps)
+            .field("sparse_steps", &self.sparse_steps)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A quantizing algorithm with the number of this call, so that no two calls round alike.
+fn at_step(algorithm: &SparseAlgorithm, call: u64) -> SparseAlgorithm {
+    let mut algorithm = algorithm.clone();
+    if let SparseAlgorithm::DsarQuantized { step, .. } = &mut algorithm {
+        *step = step.wrapping_add(call);
+    }
+    algorithm
+}
+
+/// The parameters' layout and what is remembered about them.
+#[derive(Debug)]
+struct Model {
+    layout: Layout,
+    /// Empty for a dense method.
+    feedback: Feedback,
+    /// Of the averaged gradient: empty but for a dense method with momentum.
+    velocity: Vec<f32>,
+}
+
+impl Model {
+    /// The model of these parameters: the one in the slot, or a new one there if it is not `fixed` yet.
+    fn fix<'m>(
+        slot: &'m mut Option<Self>,
+        fixed: bool,
+        parameters: &[Parameter<'_>],
+        config: &Config,
+    ) -> Result<&'m mut Self, Error> {
+        if let Some(model) = slot.as_ref() {
+            match model.layout.check(parameters) {
+                Err(error) if fixed => return Err(error),
+                Err(_) => *slot = None,
+                Ok(()) => {}
+            }
+        }
+        match slot {
+            Some(model) => Ok(model),
+            None => Ok(slot.insert(Self::new(Layout::of(parameters)?, config))),
+        }
+    }
+
+    fn new(layout: Layout, config: &Config) -> Self {
+        let (residual, velocity) = OptimizerState::lengths(layout.len(), config);
+        Self::with(layout, vec![0.0; residual], vec![0.0; velocity], config)
+    }
+
+    /// With buffers as long as [`OptimizerState::lengths`] says.
+    fn with(layout: Layout, residual: Vec<f32>, velocity: Vec<f32>, config: &Config) -> Self {
+        let (feedback, velocity) = match config.method {
+            Method::Dense(_) => (Feedback::new(config.momentum, residual, Vec::new()), velocity),
+            _ => (Feedback::new(config.momentum, residual, velocity), Vec::new()),
+        };
+        Self { layout, feedback, velocity }
+    }
+
+    /// That of the method in use.
+    fn velocity(&self) -> &[f32] {
+        if self.velocity.is_empty() { self.feedback.velocity() } else { &self.velocity }
+    }
+}
+
+/// What a dense allreduce reads and writes.
+#[derive(Debug, Default)]
+struct DenseBuffers {
+    input: Vec<f32>,
+    sum: Vec<f32>,
+}
+
+impl DenseBuffers {
+    /// The input becomes `factor` times the gradients, end to end.
+    fn gather<'a>(&mut self, gradients: impl Iterator<Item = &'a [f32]>, factor: f32) {
+        self.input.clear();
+        for gradient in gradients {
+            self.input.extend(gradient.iter().map(|g| factor * g));
+        }
+        self.sum.resize(self.input.len(), 0.0);
+    }
+
+    /// The input becomes the gradient, dense. Assigned, not added to zero: that would lose the sign of a
+    /// zero.
+    fn scatter(&mut self, gradient: &SparseVec<f32>) {
+        self.input.clear();
+        self.input.resize(gradient.dim() as usize, 0.0);
+        for (index, value) in gradient.iter() {
+            self.input[index as usize] = value;
+        }
+        self.sum.resize(self.input.len(), 0.0);
+    }
+}

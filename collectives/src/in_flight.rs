@@ -133,7 +133,8 @@ impl<T: Transport> InFlight<T> {
         }
         let deadline = self.shared.options.deadline;
         let transport = &self.shared.transport;
-        let both = pin!(async { Ok(try_join(algorithm, self.check(check)).await?.0) });
+        // The check goes first, so that a mismatch is noticed even where the data are large.
+        let both = pin!(async { Ok(try_join(self.check(check), algorithm).await?.1) });
         let both = match select(both, pin!(transport.sleep(deadline / 3))).await {
             Either::Left((result, _)) => return result,
             Either::Right(((), both)) => both,

@@ -1,0 +1,60 @@
+//! The algorithms and what a run of each needs, for all tests of the collectives.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+use collectives::{Communicator, DenseAlgorithm, Error, GtopkAlgorithm, PutBack, SparseAlgorithm};
+use sparse_core::{Element, SparseVec};
+use transport::Transport;
+
+/// An allreduce of either kind; a new algorithm gets its row in [`ALL`](Self::all).
+#[derive(Clone, Debug)]
+pub enum Algorithm {
+    Dense(DenseAlgorithm),
+    Sparse(SparseAlgorithm),
+}
+
+impl Algorithm {
+    pub fn all() -> Vec<Self> {
+        vec![
+            Self::Dense(DenseAlgorithm::Ring),
+            Self::Dense(DenseAlgorithm::RecursiveDoubling),
+            Self::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
+            Self::Sparse(SparseAlgorithm::SsarSplitAllgather),
+            Self::Sparse(SparseAlgorithm::DsarSplitAllgather),
+            Self::Sparse(SparseAlgorithm::TopkAllgather),
+        ]
+    }
+
+    /// The sum as dense values.
+    pub async fn sum<T: Transport, E: Element>(
+        &self,
+        communicator: &Communicator<T>,
+        input: &SparseVec<E>,
+    ) -> Result<Vec<E>, Error> {
+        match self {
+            Self::Dense(algorithm) => {
+                let input = input.to_dense();
+                let mut output = vec![E::ZERO; input.len()];
+                communicator.allreduce_dense(&input, &mut output, *algorithm).await?;
+                Ok(output)
+            }
+            Self::Sparse(algorithm) => Ok(communicator.allreduce(input, algorithm).await?.into_dense()),
+        }
+    }
+}
+
+pub const GTOPK: [GtopkAlgorithm; 2] = [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly];
+pub const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
+
+/// The dimensions at which partitions and rounds have their edges.
+pub fn dims(ranks: usize) -> Vec<u64> {
+    let ranks = ranks as u64;
+    let mut dims = vec![0, 1, ranks - 1, ranks, ranks + 1, 1000];
+    dims.sort_unstable();
+    dims.dedup();
+    dims
+}
+
+/// The values' bits, for comparisons that NaN and signed zeros cannot blur.
+pub fn bits<E: Element>(values: &[E]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
+}

@@ -1,0 +1,336 @@
+//! Messages, bytes and rounds of every algorithm, against its documented formula, on every rank.
+//!
+//! The formulas are written here a second time, from the documentation and from the inputs alone.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
+use sparse_core::SparseVec;
+use sparse_core::wire::HEADER;
+use testkit::support::{Shape, world};
+use testkit::{Counted, local_world, run_world};
+use transport::Rank;
+
+/// What one rank sends, and the longest chain of dependent messages in the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Cost {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Cost {
+    /// Sends one message with a body of this many bytes.
+    fn send(&mut self, body: usize) {
+        self.messages += 1;
+        self.bytes += (HEADER + body) as u64;
+    }
+}
+
+const VALUE: usize = 4;
+const ENTRY: usize = 8;
+
+type Support = BTreeSet<u32>;
+
+struct World {
+    dim: usize,
+    supports: Vec<Support>,
+}
+
+impl World {
+    fn ranks(&self) -> usize {
+        self.supports.len()
+    }
+
+    fn cut(&self, part: usize) -> usize {
+        self.dim * part / self.ranks()
+    }
+
+    /// The length of a range of the index space.
+    fn range(&self, part: usize) -> usize {
+        self.cut(part + 1) - self.cut(part)
+    }
+
+    /// How many of these indices are in a range.
+    fn within(&self, support: &Support, part: usize) -> usize {
+        support.range(self.cut(part) as u32..self.cut(part + 1) as u32).count()
+    }
+
+    fn union(&self) -> Support {
+        self.supports.iter().flatten().copied().collect()
+    }
+}
+
+/// Bytes of the shorter form of a sum.
+fn shorter(nnz: usize, dim: usize) -> usize {
+    (nnz * ENTRY).min(dim * VALUE)
+}
+
+fn log2_ceil(ranks: usize) -> usize {
+    (0..).find(|bits| 1 << bits >= ranks).unwrap()
+}
+
+/// Bruck: round i passes on the first min(2^i, P - 2^i) blocks, counted from the own one.
+fn bruck(cost: &mut Cost, rank: usize, blocks: &[usize]) {
+    let ranks = blocks.len();
+    for round in 0..log2_ceil(ranks) {
+        let count = (1 << round).min(ranks - (1 << round));
+        cost.send((0..count).map(|i| 8 + blocks[(rank + i) % ranks]).sum());
+    }
+}
+
+/// A partial sum in recursive doubling: its support, and whether it has gone dense.
+#[derive(Clone)]
+struct Partial {
+    support: Support,
+    dense: bool,
+}
+
+impl Partial {
+    fn bytes(&self, dim: usize) -> usize {
+        if self.dense { dim * VALUE } else { self.support.len() * ENTRY }
+    }
+
+    fn merge(&self, other: &Self, dim: usize) -> Self {
+        let entries = self.support.len() + other.support.len();
+        let dense = self.dense || other.dense || entries * ENTRY >= dim * VALUE;
+        Self { support: self.support.union(&other.support).copied().collect(), dense }
+    }
+}
+
+/// Recursive doubling with the ranks beyond the power of two folded into their neighbours; returns what
+/// each rank sends where a message holds what `size` says of a partial sum.
+fn doubling(world: &World, size: impl Fn(&Partial) -> usize) -> Vec<Cost> {
+    let ranks = world.ranks();
+    let active = 1 << ranks.ilog2();
+    let extra = ranks - active;
+    let mut costs = vec![Cost::default(); ranks];
+    let partial = |rank: usize| Partial { support: world.supports[rank].clone(), dense: false };
+    let mut members = Vec::new();
+    for rank in 0..ranks {
+        if rank < 2 * extra {
+            if rank % 2 == 0 {
+                costs[rank].send(size(&partial(rank)));
+            } else {
+                members.push((rank, partial(rank - 1).merge(&partial(rank), world.dim)));
+            }
+        } else {
+            members.push((rank, partial(rank)));
+        }
+    }
+    for round in 0..active.ilog2() {
+        let before = members.clone();
+        for (position, (rank, partial)) in members.iter_mut().enumerate() {
+            costs[*rank].send(size(&before[position].1));
+            let theirs = &before[position ^ (1 << round)].1;
+            *partial = before[position].1.merge(theirs, world.dim);
+        }
+    }
+    for (rank, partial) in members {
+        if rank < 2 * extra {
+            costs[rank].send(size(&partial));
+        }
+    }
+    costs
+}
+
+fn doubling_rounds(ranks: usize) -> u64 {
+    let folded = if ranks.is_power_of_two() { 0 } else { 2 };
+    u64::from(ranks.ilog2()) + folded
+}
+
+fn dense_ring(world: &World) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        for step in 0..ranks - 1 {
+            cost.send(VALUE * world.range((rank + ranks - step) % ranks));
+            cost.send(VALUE * world.range((rank + 1 + ranks - step) % ranks));
+        }
+        cost
+    });
+    (costs.collect(), 2 * (ranks as u64 - 1))
+}
+
+/// The first phase of the split algorithms.
+fn split(world: &World, rank: usize) -> Cost {
+    let mut cost = Cost::default();
+    for owner in (0..world.ranks()).filter(|owner| *owner != rank) {
+        cost.send(ENTRY * world.within(&world.supports[rank], owner));
+    }
+    cost
+}
+
+fn ssar_split(world: &World) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let union = world.union();
+    let blocks: Vec<_> =
+        (0..ranks).map(|owner| HEADER + shorter(world.within(&union, owner), world.range(owner))).collect();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = split(world, rank);
+        bruck(&mut cost, rank, &blocks);
+        cost
+    });
+    (costs.collect(), if ranks == 1 { 0 } else { 1 + log2_ceil(ranks) as u64 })
+}
+
+fn dsar_split(world: &World) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = split(world, rank);
+        for step in 0..ranks - 1 {
+            cost.send(VALUE * world.range((rank + ranks - step) % ranks));
+        }
+        cost
+    });
+    (costs.collect(), if ranks == 1 { 0 } else { ranks as u64 })
+}
+
+fn topk_allgather(world: &World) -> (Vec<Cost>, u64) {
+    let blocks: Vec<_> = world.supports.iter().map(|support| HEADER + ENTRY * support.len()).collect();
+    let costs = (0..world.ranks()).map(|rank| {
+        let mut cost = Cost::default();
+        bruck(&mut cost, rank, &blocks);
+        cost
+    });
+    (costs.collect(), log2_ceil(world.ranks()) as u64)
+}
+
+/// Messages to the children of a rank in a binomial tree.
+fn children(rank: usize, ranks: usize) -> usize {
+    (0..usize::BITS - 1).take_while(|bit| rank & (1 << bit) == 0 && rank + (1 << bit) < ranks).count()
+}
+
+fn gtopk_tree(ranks: usize, k: usize) -> (Vec<Cost>, u64) {
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        for _ in 0..children(rank, ranks) + usize::from(rank > 0) {
+            cost.send(ENTRY * k);
+        }
+        cost
+    });
+    (costs.collect(), 2 * log2_ceil(ranks) as u64)
+}
+
+/// Runs an operation on a counted world, and compares each rank's cost and the world's rounds.
+/// `check` is the number of rounds of the check for the same call, a header each.
+fn expect<F>(name: &str, ranks: usize, check: usize, expected: &(Vec<Cost>, u64), run: F)
+where
+    F: AsyncFn(Communicator<Counted<testkit::LocalTransport>>, usize) + Sync,
+{
+    let counted: Vec<_> = local_world(ranks).into_iter().map(Counted::new).collect();
+    let run = &run;
+    let counts = run_world(counted, |transport| async move {
+        let rank = transport::Transport::rank(&transport).index();
+        let communicator = Communicator::new(transport);
+        run(communicator.clone(), rank).await;
+        let counts = communicator.transport().counts();
+        assert_eq!(counts.bytes_sent, communicator.traffic().bytes_sent);
+        assert_eq!(counts.messages_sent, communicator.traffic().messages_sent);
+        counts
+    });
+    for (rank, counts) in counts.iter().enumerate() {
+        let mut cost = expected.0[rank];
+        if ranks > 1 {
+            (0..check).for_each(|_| cost.send(0));
+        }
+        let counted = Cost { messages: counts.messages_sent, bytes: counts.bytes_sent };
+        assert_eq!(counted, cost, "{name}, P = {ranks}, rank {rank}");
+    }
+    let rounds = counts.iter().map(|counts| counts.rounds).max();
+    let of_check = if ranks > 1 { check as u64 } else { 0 };
+    assert_eq!(rounds, Some(expected.1.max(of_check)), "{name}, P = {ranks}: rounds");
+}
+
+#[test]
+fn every_allreduce_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for dim in common::dims(ranks) {
+            for shape in Shape::ALL {
+                let inputs: Vec<SparseVec<f32>> = world(shape, ranks, dim, 11);
+                let supports = inputs.iter().map(|input| input.indices().iter().copied().collect()).collect();
+                let world = World { dim: dim as usize, supports };
+                let doubling_of = |size: &dyn Fn(&Partial) -> usize| (doubling(&world, size), doubling_rounds(ranks));
+                let name = |algorithm: &dyn std::fmt::Debug| format!("{algorithm:?}, {shape:?}, N = {dim}");
+
+                for algorithm in [DenseAlgorithm::Ring, DenseAlgorithm::RecursiveDoubling] {
+                    let expected = match algorithm {
+                        DenseAlgorithm::Ring => dense_ring(&world),
+                        _ => doubling_of(&|_| VALUE * world.dim),
+                    };
+                    expect(&name(&algorithm), ranks, 1, &expected, async |communicator, rank| {
+                        let mut sum = vec![0.0; dim as usize];
+                        let input = inputs[rank].to_dense();
+                        communicator.allreduce_dense(&input, &mut sum, algorithm).await.unwrap();
+                    });
+                }
+                let sparse = [
+                    (SparseAlgorithm::SsarRecursiveDoubling, doubling_of(&|partial| partial.bytes(world.dim))),
+                    (SparseAlgorithm::SsarSplitAllgather, ssar_split(&world)),
+                    (SparseAlgorithm::DsarSplitAllgather, dsar_split(&world)),
+                    (SparseAlgorithm::TopkAllgather, topk_allgather(&world)),
+                ];
+                for (algorithm, expected) in sparse {
+                    expect(&name(&algorithm), ranks, 1, &expected, async |communicator, rank| {
+                        communicator.allreduce(&inputs[rank], &algorithm).await.unwrap();
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_gtopk_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for k in [0, 1, 20] {
+            // Each rank has k entries at least, so every message has exactly k.
+            let inputs: Vec<SparseVec<f32>> = world(Shape::Full, ranks, 40, 4);
+            let supports = vec![(0..k as u32).collect(); ranks];
+            let world = World { dim: 40, supports };
+            for algorithm in common::GTOPK {
+                let expected = match algorithm {
+                    GtopkAlgorithm::Tree => gtopk_tree(ranks, k),
+                    _ => (doubling(&world, |_| ENTRY * k), doubling_rounds(ranks)),
+                };
+                expect(&format!("{algorithm:?}, k = {k}"), ranks, 1, &expected, async |communicator, rank| {
+                    communicator.gtopk(&inputs[rank], k, algorithm, PutBack::Conserving).await.unwrap();
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn allgather_broadcast_and_barrier_cost_what_they_document() {
+    for ranks in 1..=9 {
+        let blocks: Vec<usize> = (0..ranks).map(|rank| rank * 10).collect();
+        let gather = (0..ranks).map(|rank| {
+            let mut cost = Cost::default();
+            bruck(&mut cost, rank, &blocks);
+            cost
+        });
+        let expected = (gather.collect(), log2_ceil(ranks) as u64);
+        expect("allgather", ranks, 1, &expected, async |communicator, rank| {
+            communicator.allgather(vec![0; rank * 10].into()).await.unwrap();
+        });
+
+        for root in 0..ranks {
+            let costs = (0..ranks).map(|rank| {
+                let mut cost = Cost::default();
+                (0..children((rank + ranks - root) % ranks, ranks)).for_each(|_| cost.send(100));
+                cost
+            });
+            let expected = (costs.collect(), log2_ceil(ranks) as u64);
+            expect("broadcast", ranks, log2_ceil(ranks), &expected, async |communicator, _| {
+                communicator.broadcast(Rank::from_index(root), vec![0; 100].into()).await.unwrap();
+            });
+        }
+
+        let expected = (vec![Cost::default(); ranks], log2_ceil(ranks) as u64);
+        expect("barrier", ranks, log2_ceil(ranks), &expected, async |communicator, _| {
+            communicator.barrier().await.unwrap();
+        });
+    }
+}

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod local;
 mod mailbox;
 mod run_world;
@@ -12,5 +13,11 @@ mod timer;
 
 pub use local::{DEFAULT_WINDOW, LocalTransport, local_world, local_world_with_window};
 pub use mailbox::{MESSAGE_COST, Mailbox, Receiving, Sending};
-pub use run_world::run_world;
+pub use run_world::{run_world, run_world_within};
 pub use timer::Sleep;
+
+/// What the macros name.
+#[doc(hidden)]
+pub mod __private {
+    pub use transport::Transport;
+}

@@ -86,12 +86,7 @@ impl Mailbox {
     /// The first call wins.
     pub fn close_receives(&self, error: &Error) {
         let mut wake = Vec::new();
-        let mut state = self.lock();
-        if state.receives_closed.is_none() {
-            state.receives_closed = Some(error.clone());
-            state.take_receivers(Scope::World, &mut wake);
-        }
-        drop(state);
+        self.lock().close_receives(error, &mut wake);
         wake_all(wake);
     }
 
@@ -107,13 +102,7 @@ impl Mailbox {
     /// The first abort of a scope wins.
     pub fn abort(&self, scope: Scope, error: &Error) {
         let mut wake = Vec::new();
-        let mut state = self.lock();
-        if !state.aborted.iter().any(|(known, _)| *known == scope) {
-            state.aborted.push((scope, error.clone()));
-            state.take_receivers(scope, &mut wake);
-            state.clear(scope, &Err(error.clone()), &mut wake);
-        }
-        drop(state);
+        self.lock().abort(scope, error, &mut wake);
         wake_all(wake);
     }
 
@@ -133,11 +122,6 @@ impl Sending {
 
     fn failed(error: Error) -> Self {
         Self(Progress::Finished(Some(Err(error))))
-    }
-
-    /// A send that was refused before it was posted.
-    pub fn refused(error: Error) -> Self {
-        Self::failed(error)
     }
 }
 
@@ -293,7 +277,7 @@ impl State {
         if let Some(error) = self.abort_of(tag) {
             return Poll::Ready(Err(error.clone()));
         }
-        let queue = self.tags.entry(tag).or_default();
+        let Some(queue) = self.tags.get_mut(&tag) else { return Poll::Pending };
         let Some(position) = queue.position(id) else { return Poll::Pending };
         let message = queue.messages.remove(position);
         if message.is_none() && self.receives_closed.is_none() {
@@ -371,12 +355,23 @@ impl State {
         self.tags.retain(|_, queue| !queue.is_empty());
     }
 
-    /// Wakes the receives in `scope`; when polled they find out why.
-    fn take_receivers(&mut self, scope: Scope, wake: &mut Vec<Waker>) {
-        let covered = self.tags.iter_mut().filter(|(tag, _)| scope.covers(**tag));
-        for receiver in covered.flat_map(|(_, queue)| &mut queue.receivers) {
-            wake.extend(receiver.waker.take());
+    fn close_receives(&mut self, error: &Error, wake: &mut Vec<Waker>) {
+        if self.receives_closed.is_none() {
+            self.receives_closed = Some(error.clone());
+            // They find out why when they are polled, unless there is a message after all.
+            let receivers = self.tags.values_mut().flat_map(|queue| &mut queue.receivers);
+            wake.extend(receivers.filter_map(|receiver| receiver.waker.take()));
         }
+    }
+
+    fn abort(&mut self, scope: Scope, error: &Error, wake: &mut Vec<Waker>) {
+        if self.aborted.iter().any(|(known, _)| *known == scope) {
+            return;
+        }
+        self.aborted.push((scope, error.clone()));
+        self.clear(scope, &Err(error.clone()), wake);
+        let ended = self.tags.extract_if(|tag, _| scope.covers(*tag));
+        wake.extend(ended.flat_map(|(_, queue)| queue.receivers).filter_map(|receiver| receiver.waker));
     }
 
     fn clear(&mut self, scope: Scope, outcome: &Result<(), Error>, wake: &mut Vec<Waker>) {

@@ -1,3 +1,5 @@
+use std::mem;
+
 use crate::sparse_vec::narrow_at;
 use crate::{Element, Error, SparseVec};
 
@@ -10,29 +12,30 @@ use crate::{Element, Error, SparseVec};
 /// [`Error::DimensionMismatch`], [`Error::Overflow`].
 pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<SparseVec<T>, Error> {
     left.check_same_dim(right)?;
-    let (a, b) = ((left.indices(), left.values()), (right.indices(), right.values()));
-    let mut sum = SparseVec::with_capacity(left.dim(), a.0.len() + b.0.len());
-    let (mut i, mut j) = (0, 0);
-    while let (Some(&at), Some(&other)) = (a.0.get(i), b.0.get(j)) {
-        if at < other {
-            sum.push(at, a.1[i]);
-            i += 1;
-        } else if other < at {
-            sum.push(other, b.1[j]);
-            j += 1;
-        } else {
-            let (value, overflowed) = a.1[i].add(b.1[j]);
-            if overflowed {
-                return Err(Error::Overflow { index: u64::from(at), dtype: T::DTYPE });
-            }
-            sum.push(at, value);
-            i += 1;
-            j += 1;
+    let most = left.nnz() + right.nnz();
+    let (mut indices, mut values) = (vec![0; most], vec![T::ZERO; most]);
+    let (mut i, mut j, mut len) = (0, 0, 0);
+    for (index, value) in indices.iter_mut().zip(&mut values) {
+        let (Some(&a), Some(&b)) = (left.indices().get(i), right.indices().get(j)) else { break };
+        let (x, y) = (left.values()[i], right.values()[j]);
+        let overflowed;
+        (*value, overflowed) = if a == b { x.add(y) } else { (if a < b { x } else { y }, false) };
+        if overflowed {
+            return Err(Error::Overflow { index: u64::from(a), dtype: T::DTYPE });
         }
+        *index = a.min(b);
+        i += usize::from(a <= b);
+        j += usize::from(b <= a);
+        len += 1;
     }
-    sum.extend(&a.0[i..], &a.1[i..]);
-    sum.extend(&b.0[j..], &b.1[j..]);
-    Ok(sum)
+    indices.truncate(len);
+    values.truncate(len);
+    // One of the two is at its end.
+    for (vec, from) in [(left, i), (right, j)] {
+        indices.extend_from_slice(&vec.indices()[from..]);
+        values.extend_from_slice(&vec.values()[from..]);
+    }
+    Ok(SparseVec::from_sorted(left.dim(), indices, values))
 }
 
 /// The sum of many vectors: at each index in the order of the slice, in the accumulator type, rounded
@@ -43,13 +46,63 @@ pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<Sp
 pub fn reduce<T: Element>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error> {
     let (first, rest) = parts.split_first().ok_or(Error::NothingToSum)?;
     rest.iter().try_for_each(|part| first.check_same_dim(part))?;
-    let mut entries: Vec<(u32, T)> = parts.iter().flat_map(SparseVec::iter).collect();
-    entries.sort_by_key(|&(index, _)| index);
-    let mut sum = SparseVec::with_capacity(first.dim(), entries.len());
-    for group in entries.chunk_by(|a, b| a.0 == b.0) {
-        let Some((&(index, first), rest)) = group.split_first() else { continue };
-        let acc = rest.iter().fold(first.widen(), |acc, (_, value)| value.accumulate(acc));
-        sum.push(index, narrow_at(u64::from(index), acc)?);
+    let total: usize = parts.iter().map(SparseVec::nnz).sum();
+    let mut sum =
+        SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
+    let mut window = Window::<T>::new();
+    let mut rest: Vec<_> = parts.iter().map(|part| (part.indices(), part.values())).collect();
+    // Windows that nobody has entries in are never visited.
+    while let Some(next) = rest.iter().filter_map(|(indices, _)| indices.first()).min() {
+        let start = next - next % WINDOW as u32;
+        for (indices, values) in &mut rest {
+            let taken = window.add(start, indices, values);
+            (*indices, *values) = (&indices[taken..], &values[taken..]);
+        }
+        window.drain_into(start, &mut sum)?;
     }
     Ok(sum)
+}
+
+/// So many neighbouring indices are summed at a time: small enough for the first-level cache.
+const WINDOW: usize = 1 << 11;
+
+/// Dense sums of a window of the index range, and a bit for each that has been touched.
+struct Window<T: Element> {
+    sums: Vec<T::Acc>,
+    touched: [u64; WINDOW / 64],
+}
+
+impl<T: Element> Window<T> {
+    fn new() -> Self {
+        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WINDOW / 64] }
+    }
+
+    /// Adds the entries before the end of the window; returns how many.
+    fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
+        let mut taken = 0;
+        for (&index, &value) in indices.iter().zip(values) {
+            let offset = (index - start) as usize;
+            let Some(sum) = self.sums.get_mut(offset) else { break };
+            let (word, bit) = (&mut self.touched[offset / 64 % (WINDOW / 64)], 1 << (offset % 64));
+            // The first value is taken as it is: 0.0 + -0.0 would lose a sign.
+            *sum = if *word & bit == 0 { value.widen() } else { value.accumulate(*sum) };
+            *word |= bit;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Moves the touched sums out, rounded.
+    fn drain_into(&mut self, start: u32, out: &mut SparseVec<T>) -> Result<(), Error> {
+        for (at, (word, sums)) in self.touched.iter_mut().zip(self.sums.chunks(64)).enumerate() {
+            let mut left = mem::take(word);
+            while left != 0 {
+                let offset = left.trailing_zeros();
+                left &= left - 1;
+                let index = start + at as u32 * 64 + offset;
+                out.push(index, narrow_at(u64::from(index), sums[offset as usize])?);
+            }
+        }
+        Ok(())
+    }
 }

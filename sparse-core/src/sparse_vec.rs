@@ -230,10 +230,10 @@ impl<T: Element> SparseVec<T> {
         self.values.push(value);
     }
 
-    /// Appends entries that the caller knows to be sorted and above all others.
-    pub(crate) fn extend(&mut self, indices: &[u32], values: &[T]) {
-        self.indices.extend_from_slice(indices);
-        self.values.extend_from_slice(values);
+    /// The vector with these entries, which the caller knows to be in order.
+    pub(crate) fn from_sorted(dim: u64, indices: Vec<u32>, values: Vec<T>) -> Self {
+        debug_assert!(indices.len() == values.len() && check_indices(dim, &indices).is_ok());
+        Self { dim, indices, values }
     }
 
     pub(crate) fn check_same_dim(&self, other: &Self) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use crate::dense::scatter_add_left;
-use crate::error::check_dim;
+use crate::error::{check_dim, check_same_dim};
 use crate::{Element, Error, SparseVec, add_assign, merge, scatter_add};
 
 /// A vector that is sparse while that is the shorter form, and dense from then on.
@@ -74,9 +74,9 @@ impl<T: Element> Stream<T> {
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::Overflow`].
     pub fn merge(self, right: Self) -> Result<Self, Error> {
+        check_same_dim(self.dim(), right.dim())?;
         match (self, right) {
             (Self::Sparse(left), Self::Sparse(right)) => {
-                left.check_same_dim(&right)?;
                 if dense_is_shorter::<T>(left.nnz() as u64 + right.nnz() as u64, left.dim()) {
                     let mut sum = left.to_dense();
                     scatter_add(&mut sum, &right)?;

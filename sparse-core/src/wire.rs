@@ -39,7 +39,7 @@ use bytemuck::Pod;
 use bytes::Bytes;
 
 use crate::error::{check_dim, check_same_dim};
-use crate::{DType, Element, Error, SparseVec, Stream, add_assign};
+use crate::{DType, Element, Error, SparseVec, Stream};
 
 /// Bytes before the body.
 pub const HEADER: usize = 32;
@@ -272,10 +272,14 @@ impl Frame {
     /// [`Error::Unexpected`] for another kind or type, [`Error::DimensionMismatch`],
     /// [`Error::Overflow`]; `dst` is then unchanged.
     pub fn add_dense_into<T: Element>(&self, dst: &mut [T]) -> Result<(), Error> {
-        let values = self.dense_values_for(dst.len())?;
         if T::CAN_OVERFLOW {
-            return add_assign(dst, &values.collect::<Vec<T>>());
+            let sums = dst.iter().zip(self.dense_values_for::<T>(dst.len())?);
+            if let Some(at) = sums.map(|(left, right)| left.add(right)).position(|(_, overflowed)| overflowed)
+            {
+                return Err(Error::Overflow { index: at as u64, dtype: T::DTYPE });
+            }
         }
+        let values = self.dense_values_for(dst.len())?;
         for (left, right) in dst.iter_mut().zip(values) {
             *left = left.add(right).0;
         }

@@ -1,0 +1,80 @@
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sparse_core::{DType, Element};
+
+use crate::samples::{Sample, check, code, value, values};
+
+crate::for_each_type!(
+    magnitude_orders_as_absolute_values_do,
+    magnitude_keeps_to_its_bits,
+    addition_is_the_sum_of_two,
+    accumulating_then_narrowing_is_the_sum,
+    conversion_to_f32_and_back_keeps_small_numbers,
+);
+
+fn magnitude_orders_as_absolute_values_do<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (code(), code()), |(a, b)| {
+        let (a, b) = (value::<T>(a), value::<T>(b));
+        prop_assert_eq!(a.magnitude().cmp(&b.magnitude()), a.compare_magnitudes(b));
+        prop_assert_eq!(a.magnitude() == 0, a.is_zero());
+        Ok(())
+    });
+}
+
+fn magnitude_keeps_to_its_bits<T: Sample>(runner: &mut TestRunner) {
+    check(runner, code(), |a| {
+        let a = value::<T>(a);
+        prop_assert!(u128::from(a.magnitude()) < 1 << T::MAGNITUDE_BITS);
+        Ok(())
+    });
+}
+
+fn addition_is_the_sum_of_two<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (code(), code()), |(a, b)| {
+        let (a, b) = (value::<T>(a), value::<T>(b));
+        let (sum, overflowed) = a.add(b);
+        prop_assert_eq!(overflowed, T::sum(&[a, b]).is_none());
+        prop_assert!(T::CAN_OVERFLOW || !overflowed);
+        prop_assert!(T::sum(&[a, b]).is_none_or(|expected| sum.same(expected)));
+        Ok(())
+    });
+}
+
+fn accumulating_then_narrowing_is_the_sum<T: Sample>(runner: &mut TestRunner) {
+    check(runner, values::<T>(1..6), |values| {
+        let acc = values[1..].iter().fold(values[0].widen(), |acc, value| value.accumulate(acc));
+        match (T::narrow(acc), T::sum(&values)) {
+            ((sum, false), Some(expected)) => prop_assert!(sum.same(expected), "{sum:?}, {expected:?}"),
+            (narrowed, expected) => prop_assert!(narrowed.1 && expected.is_none()),
+        }
+        Ok(())
+    });
+}
+
+fn conversion_to_f32_and_back_keeps_small_numbers<T: Sample>(runner: &mut TestRunner) {
+    check(runner, any::<i8>(), |number| {
+        let value = <T as Element>::from_f32(f32::from(number));
+        prop_assert!(value.same(T::small(number)));
+        prop_assert_eq!(Element::to_f32(value), f32::from(number));
+        prop_assert_eq!(Element::to_f64(value), f64::from(number));
+        Ok(())
+    });
+}
+
+#[test]
+fn codes_are_those_of_the_wire() {
+    let table = DType::ALL.map(|dtype| (dtype.code(), dtype.name(), dtype.size()));
+    let expected =
+        [(1, "f32", 4), (2, "f64", 8), (3, "f16", 2), (4, "bf16", 2), (5, "i32", 4), (6, "i64", 8)];
+    assert_eq!(table, expected);
+    for code in 0..=u8::MAX {
+        assert_eq!(DType::from_code(code).map(DType::code), (1..=6).contains(&code).then_some(code));
+    }
+}
+
+#[test]
+fn integers_clamp_what_does_not_fit() {
+    assert_eq!(<i32 as Element>::from_f32(1e20), i32::MAX);
+    assert_eq!(<i64 as Element>::from_f32(f32::NEG_INFINITY), i64::MIN);
+    assert_eq!(<i32 as Element>::from_f32(f32::NAN), 0);
+}

@@ -1,0 +1,44 @@
+//! Laws of the crate, checked against naive oracles for every type of values.
+
+mod elements;
+mod frames;
+mod samples;
+mod selection;
+mod streams;
+mod sums;
+mod vectors;
+
+/// Instantiates a generic law as a test of each type of values.
+///
+/// A law is a function `fn law<T: Sample>(runner: &mut TestRunner)`; its tests are `law::f32` and so on.
+macro_rules! for_each_type {
+    ($($law:ident),* $(,)?) => { $(
+        mod $law {
+            #[test]
+            fn f32() {
+                super::$law::<f32>(&mut crate::samples::runner());
+            }
+            #[test]
+            fn f64() {
+                super::$law::<f64>(&mut crate::samples::runner());
+            }
+            #[test]
+            fn f16() {
+                super::$law::<half::f16>(&mut crate::samples::runner());
+            }
+            #[test]
+            fn bf16() {
+                super::$law::<half::bf16>(&mut crate::samples::runner());
+            }
+            #[test]
+            fn i32() {
+                super::$law::<i32>(&mut crate::samples::runner());
+            }
+            #[test]
+            fn i64() {
+                super::$law::<i64>(&mut crate::samples::runner());
+            }
+        }
+    )* };
+}
+pub(crate) use for_each_type;

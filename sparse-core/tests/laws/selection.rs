@@ -1,0 +1,109 @@
+use std::cmp::Reverse;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sparse_core::{SparseVec, top_k};
+
+use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse};
+
+crate::for_each_type!(
+    top_k_equals_the_sorting_oracle,
+    splitting_equals_the_sorting_oracle,
+    splitting_loses_nothing,
+    selecting_twice_is_selecting_once,
+);
+
+/// The positions of the k largest, by sorting; in increasing order.
+fn largest<T: Sample>(values: &[T], k: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[b].compare_magnitudes(values[a]).then(a.cmp(&b)));
+    order.truncate(k);
+    order.sort_unstable();
+    order
+}
+
+/// k at the ends, about the middle, and beyond.
+fn any_k() -> impl Strategy<Value = Option<f64>> {
+    prop_oneof![Just(None), Just(Some(0.0)), Just(Some(2.0)), (0.0..1.0).prop_map(Some)]
+}
+
+fn k_of(len: usize, part: Option<f64>) -> usize {
+    part.map_or(1, |part| (len as f64 * part) as usize)
+}
+
+fn top_k_equals_the_sorting_oracle<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), any_k()), |(values, part)| {
+        let k = k_of(values.len(), part);
+        let expected: Vec<usize> =
+            largest(&values, k).into_iter().filter(|&at| !values[at].is_zero()).collect();
+        let top = top_k(&values, k).unwrap();
+        prop_assert_eq!(top.dim(), values.len() as u64);
+        prop_assert_eq!(top.indices().iter().map(|&index| index as usize).collect::<Vec<_>>(), expected);
+        assert_same(top.values(), &top.indices().iter().map(|&at| values[at as usize]).collect::<Vec<_>>())
+    });
+}
+
+fn splitting_equals_the_sorting_oracle<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), any_k()), |(values, part)| {
+        // Gaps between the indices, and explicit zeros.
+        let indices: Vec<u32> = (0..values.len() as u32).map(|i| 3 * i + 1).collect();
+        let dim = 3 * values.len() as u64;
+        let k = k_of(values.len(), part);
+        let positions = largest(&values, k);
+        let (kept, dropped) = SparseVec::new(dim, indices.clone(), values.clone()).unwrap().top_k(k);
+        let expected = positions.iter().map(|&at| indices[at]).collect();
+        let values = positions.iter().map(|&at| values[at]).collect();
+        assert_same_vec(&kept, &SparseVec::new(dim, expected, values).unwrap())?;
+        prop_assert_eq!(dropped.nnz(), indices.len() - kept.nnz());
+        Ok(())
+    });
+}
+
+fn splitting_loses_nothing<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (sparse::<T>(), any_k()), |(vec, part)| {
+        let (kept, dropped) = vec.clone().top_k(k_of(vec.nnz(), part));
+        prop_assert_eq!(dropped.dim(), vec.dim());
+        let mut entries: Vec<(u32, T)> = kept.iter().chain(dropped.iter()).collect();
+        entries.sort_by_key(|&(index, _)| index);
+        let (indices, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+        assert_same_vec(&SparseVec::new(vec.dim(), indices, values).unwrap(), &vec)
+    });
+}
+
+fn selecting_twice_is_selecting_once<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), any_k(), 0_usize..50), |(values, part, more)| {
+        let k = k_of(values.len(), part);
+        let once = top_k(&values, k).unwrap();
+        assert_same_vec(&top_k(&values, k.saturating_add(more)).unwrap().top_k(k).0, &once)
+    });
+}
+
+#[test]
+fn nan_ranks_above_infinity_and_ties_go_to_the_lowest_index() {
+    let values = [1.0, f32::INFINITY, -f32::NAN, f32::NAN, f32::NEG_INFINITY, 1.0];
+    let indices = |k| top_k(&values, k).unwrap().into_parts().0;
+    assert_eq!(indices(1), [2]);
+    assert_eq!(indices(2), [2, 3]);
+    assert_eq!(indices(3), [1, 2, 3]);
+    assert_eq!(indices(5), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn the_most_negative_integer_is_the_largest() {
+    assert_eq!(top_k(&[i64::MAX, i64::MIN, -i64::MAX], 1).unwrap().indices(), [1]);
+    assert_eq!(top_k(&[i32::MAX, i32::MIN, -i32::MAX], 2).unwrap().indices(), [0, 1]);
+}
+
+#[test]
+fn a_large_gradient_is_selected_exactly() {
+    // Enough values for several blocks and digits, most of them alike.
+    let values: Vec<f32> = (0..200_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
+    let mut order: Vec<u32> = (0..200_000).collect();
+    order.sort_by_key(|&i| (Reverse(values[i as usize] as u64), i));
+    for k in [1, 200, 2000, 100_000, 199_999] {
+        let mut expected = order[..k].to_vec();
+        expected.retain(|&i| values[i as usize] != 0.0);
+        expected.sort_unstable();
+        assert_eq!(top_k(&values, k).unwrap().indices(), expected);
+    }
+}

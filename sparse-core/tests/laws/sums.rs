@@ -1,0 +1,186 @@
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sparse_core::{Accumulator, Error, SparseVec, add_assign, merge, reduce, scatter_add};
+use std::collections::BTreeMap;
+
+use crate::samples::{
+    Sample, assert_same, assert_same_vec, check, dense, small_value, sparse_vecs, value, values,
+};
+
+crate::for_each_type!(
+    merge_equals_the_sum_of_each_index,
+    merge_is_commutative_up_to_operand_order,
+    reduce_equals_the_sequential_sum,
+    reduce_of_one_is_identity,
+    reduce_equals_merging_when_sums_are_exact,
+    accumulating_equals_the_sequential_sum,
+    scattering_equals_dense_addition,
+    failed_sums_change_nothing,
+    operands_of_other_dimensions_are_refused,
+);
+
+/// The sum of each index that occurs, or the smallest index whose sum overflows.
+fn sum_by_index<T: Sample>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error> {
+    let mut groups = BTreeMap::<u32, Vec<T>>::new();
+    for (index, value) in parts.iter().flat_map(SparseVec::iter) {
+        groups.entry(index).or_default().push(value);
+    }
+    let overflow = |index| Error::Overflow { index: u64::from(index), dtype: T::DTYPE };
+    let sums = groups.iter().map(|(&index, values)| T::sum(values).ok_or_else(|| overflow(index)));
+    let sums = sums.collect::<Result<Vec<_>, _>>()?;
+    Ok(SparseVec::new(parts[0].dim(), groups.into_keys().collect(), sums).unwrap())
+}
+
+fn assert_same_result<T: Sample>(
+    found: Result<SparseVec<T>, Error>,
+    expected: Result<SparseVec<T>, Error>,
+) -> Result<(), TestCaseError> {
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => assert_same_vec(&found, &expected),
+        (found, expected) => {
+            prop_assert_eq!(found.err(), expected.err());
+            Ok(())
+        }
+    }
+}
+
+fn merge_equals_the_sum_of_each_index<T: Sample>(runner: &mut TestRunner) {
+    check(runner, sparse_vecs::<T>(2..=2, value), |vecs| {
+        assert_same_result(merge(&vecs[0], &vecs[1]), sum_by_index(&vecs))
+    });
+}
+
+fn merge_is_commutative_up_to_operand_order<T: Sample>(runner: &mut TestRunner) {
+    check(runner, sparse_vecs::<T>(2..=2, value), |vecs| {
+        assert_same_result(merge(&vecs[0], &vecs[1]), merge(&vecs[1], &vecs[0]))
+    });
+}
+
+fn reduce_equals_the_sequential_sum<T: Sample>(runner: &mut TestRunner) {
+    check(runner, sparse_vecs::<T>(1..=5, value), |vecs| {
+        assert_same_result(reduce(&vecs), sum_by_index(&vecs))
+    });
+}
+
+fn reduce_of_one_is_identity<T: Sample>(runner: &mut TestRunner) {
+    check(runner, sparse_vecs::<T>(1..=1, value), |vecs| assert_same_vec(&reduce(&vecs).unwrap(), &vecs[0]));
+}
+
+fn reduce_equals_merging_when_sums_are_exact<T: Sample>(runner: &mut TestRunner) {
+    check(runner, sparse_vecs::<T>(1..=5, small_value), |vecs| {
+        let empty = SparseVec::empty(vecs[0].dim()).unwrap();
+        let merged = vecs.iter().try_fold(empty, |sum, vec| merge(&sum, vec)).unwrap();
+        assert_same_vec(&reduce(&vecs).unwrap(), &merged)
+    });
+}
+
+/// A few dense vectors of one length.
+fn dense_vecs<T: Sample>() -> BoxedStrategy<Vec<Vec<T>>> {
+    let vecs = (values::<T>(4..280), 1_usize..5);
+    vecs.prop_map(|(values, count)| {
+        values.chunks_exact(values.len() / count).take(count).map(<[T]>::to_vec).collect()
+    })
+    .boxed()
+}
+
+fn accumulating_equals_the_sequential_sum<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense_vecs::<T>(), any::<[bool; 5]>()), |(vecs, as_sparse)| {
+        let len = vecs[0].len();
+        let mut sum = Accumulator::new(len);
+        prop_assert_eq!((sum.len(), sum.is_empty()), (len, len == 0));
+        for (values, as_sparse) in vecs.iter().zip(as_sparse) {
+            if as_sparse {
+                sum.add_sparse(&SparseVec::from_dense(values).unwrap()).unwrap();
+            } else {
+                sum.add_dense(values).unwrap();
+            }
+        }
+        let column = |at: usize| vecs.iter().map(move |values| values[at]);
+        let sums = (0..len).map(|at| T::sum(&[T::ZERO].into_iter().chain(column(at)).collect::<Vec<_>>()));
+        match sums.clone().collect::<Option<Vec<T>>>() {
+            Some(expected) => assert_same(&sum.finish().unwrap(), &expected),
+            None => {
+                let index = sums.clone().position(|sum| sum.is_none()).unwrap() as u64;
+                prop_assert_eq!(sum.finish(), Err(Error::Overflow { index, dtype: T::DTYPE }));
+                Ok(())
+            }
+        }
+    });
+}
+
+fn scattering_equals_dense_addition<T: Sample>(runner: &mut TestRunner) {
+    check(runner, dense_vecs::<T>(), |vecs| {
+        let (first, last) = (&vecs[0], &vecs[vecs.len() - 1]);
+        let (mut scattered, mut added) = (first.clone(), first.clone());
+        let scattered_to = scatter_add(&mut scattered, &SparseVec::from_dense(last).unwrap());
+        prop_assert_eq!(scattered_to, add_assign(&mut added, last));
+        for ((&found, &expected), &right) in scattered.iter().zip(&added).zip(last) {
+            // Adding a zero that is not an entry may make 0.0 of -0.0.
+            prop_assert!(found.same(expected) || (right.is_zero() && found == expected));
+        }
+        Ok(())
+    });
+}
+
+fn failed_sums_change_nothing<T: Sample>(runner: &mut TestRunner) {
+    check(runner, dense_vecs::<T>(), |vecs| {
+        let (first, last) = (&vecs[0], &vecs[vecs.len() - 1]);
+        let expected = first.iter().zip(last).position(|(&a, &b)| T::sum(&[a, b]).is_none());
+        let expected = expected.map(|at| Error::Overflow { index: at as u64, dtype: T::DTYPE });
+        let mut sum = first.clone();
+        let result = add_assign(&mut sum, last);
+        prop_assert_eq!(result.clone().err(), expected.clone());
+        if result.is_err() {
+            assert_same(&sum, first)?;
+            let vec = SparseVec::from_dense(last).unwrap();
+            prop_assert_eq!(scatter_add(&mut sum, &vec).err(), expected);
+            assert_same(&sum, first)?;
+        }
+        Ok(())
+    });
+}
+
+fn operands_of_other_dimensions_are_refused<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), 1_u64..9), |(mut values, more)| {
+        let before = values.clone();
+        let left = values.len() as u64;
+        let refused = Err(Error::DimensionMismatch { left, right: left + more });
+        let other = SparseVec::<T>::empty(left + more).unwrap();
+        let vec = SparseVec::from_dense(&values).unwrap();
+        prop_assert_eq!(merge(&vec, &other).map(|_| ()), refused.clone());
+        prop_assert_eq!(reduce(&[vec, other.clone()]).map(|_| ()), refused.clone());
+        prop_assert_eq!(scatter_add(&mut values, &other), refused.clone());
+        prop_assert_eq!(add_assign(&mut values, &other.to_dense()), refused.clone());
+        let mut sum = Accumulator::<T>::new(values.len());
+        prop_assert_eq!(sum.add_sparse(&other), refused.clone());
+        prop_assert_eq!(sum.add_dense(&other.to_dense()), refused);
+        assert_same(&values, &before)
+    });
+}
+
+#[test]
+fn entries_that_cancel_stay_as_explicit_zeros() {
+    let vec = |value| SparseVec::new(4, vec![2], vec![value]).unwrap();
+    let sum = merge(&vec(1.5_f64), &vec(-1.5)).unwrap();
+    assert_eq!((sum.indices(), sum.values()), (&[2][..], &[0.0][..]));
+    assert_eq!(reduce(&[vec(1.5), vec(-1.5)]).unwrap(), sum);
+}
+
+#[test]
+fn a_sum_of_nothing_has_no_dimension() {
+    assert_eq!(reduce::<f32>(&[]), Err(Error::NothingToSum));
+}
+
+#[test]
+fn halves_are_rounded_once() {
+    // 256 + 1 + 1: each addition alone would be rounded back to 256 in bf16.
+    let vec = |value: f32| SparseVec::new(1, vec![0], vec![half::bf16::from_f32(value)]).unwrap();
+    let sum = reduce(&[vec(256.0), vec(1.0), vec(1.0)]).unwrap();
+    assert_eq!(sum.values(), [half::bf16::from_f32(258.0)]);
+}
+
+#[test]
+fn a_passing_overflow_does_not_matter_to_a_sum_of_many() {
+    let vec = |value: i32| SparseVec::new(1, vec![0], vec![value]).unwrap();
+    assert_eq!(reduce(&[vec(i32::MAX), vec(1), vec(-2)]).unwrap().values(), [i32::MAX - 1]);
+}

@@ -1,5 +1,7 @@
 //! Laws of the crate, checked against naive oracles for every type of values.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod elements;
 mod frames;
 mod samples;

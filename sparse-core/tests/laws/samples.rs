@@ -168,7 +168,7 @@ fn long<T: Sample>(len: usize, seed: u64, style: u32) -> Vec<T> {
         1 => alphabet[bits as usize % alphabet.len()],
         // Close together, so that one digit of the magnitude does not tell them apart.
         2 => T::from_seed(0x0101_0101_0101_0101 ^ (bits & 0x1ff)),
-        3 if bits % 100 != 0 => T::ZERO,
+        3 if !bits.is_multiple_of(100) => T::ZERO,
         3 => T::from_seed(bits >> 8),
         _ => T::small(7),
     };

@@ -86,6 +86,17 @@ impl Qsgd {
         8 / self.bits as usize
     }
 
+    /// Appends the bytes of the first `len` codes; the others are 0.
+    fn pack(&self, codes: &[u8; BLOCK], len: usize, out: &mut Vec<u8>) {
+        let bytes = len.div_ceil(self.codes_per_byte());
+        match self.bits {
+            2 => out
+                .extend(codes.as_chunks().0[..bytes].iter().map(|[a, b, c, d]| a | b << 2 | c << 4 | d << 6)),
+            4 => out.extend(codes.as_chunks().0[..bytes].iter().map(|[a, b]| a | b << 4)),
+            _ => out.extend_from_slice(&codes[..bytes]),
+        }
+    }
+
     /// The values of a bucket's codes over its scale, one for each code.
     fn fractions(&self) -> [f32; 256] {
         let (levels, sign) = (self.levels(), 1 << (self.bits - 1));
@@ -135,16 +146,14 @@ impl Quantizer for Qsgd {
             }
             let grid = Grid::new(scale, self.levels(), &fractions);
             let mut numbers = seed.numbers(number);
-            for values in bucket.chunks(self.codes_per_byte()) {
-                let mut byte = 0;
-                for ((shift, value), random) in
-                    (0..8).step_by(self.bits as usize).zip(values).zip(&mut numbers)
-                {
+            for values in bucket.chunks(BLOCK) {
+                let mut codes = [0; BLOCK];
+                for ((code, value), random) in codes.iter_mut().zip(values).zip(&mut numbers) {
                     let level = grid.round(value.abs(), random);
                     let sign = u8::from(value.is_sign_negative() && level > 0) << (self.bits - 1);
-                    byte |= (sign | level) << shift;
+                    *code = sign | level;
                 }
-                out.push(byte);
+                self.pack(&codes, values.len(), out);
             }
         }
         Ok(())
@@ -170,6 +179,9 @@ impl Quantizer for Qsgd {
         Ok(())
     }
 }
+
+/// Values that are rounded before their codes are packed; a multiple of the codes in a byte.
+const BLOCK: usize = 64;
 
 /// Bytes of a scale.
 const SCALE: usize = 4;

@@ -2,23 +2,18 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use transport::{Transport, block_on};
-
-use crate::timer::Sleep;
 
 /// How long a rank may take before [`run_world`] calls it a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a rank may go on after another one has panicked.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// How often a rank that waits looks whether it should.
-const BEAT: Duration = Duration::from_millis(10);
 
 /// Runs one future per rank, each on a thread of its own, and returns their outputs by rank.
 ///
@@ -56,60 +51,102 @@ where
     Fut: Future,
     Fut::Output: Send,
 {
-    let watch = Watch { patience, begun: Instant::now(), panics: Mutex::new(Vec::new()) };
+    let state = State { running: transports.len(), ..State::default() };
+    let watch = Watch { state: Mutex::new(state), changed: Condvar::new() };
     let run = |transport: T| {
-        let name = format!("rank {}", transport.rank());
+        let rank = transport.rank();
         let outcome = catch_unwind(AssertUnwindSafe(|| block_on(watch.over(f(transport)))));
-        outcome.map_err(|panic| watch.note(format!("{name} panicked: {}", message(&*panic)))).ok()
+        let panic = outcome.as_ref().err();
+        watch.ended(panic.map(|panic| format!("rank {rank} panicked: {}", message(&**panic))));
+        outcome.ok()
     };
     let outputs: Vec<_> = thread::scope(|scope| {
         let spawn = |transport: T| {
-            let name = format!("rank {}", transport.rank());
-            thread::Builder::new().name(name).spawn_scoped(scope, || run(transport))
+            let rank = transport.rank();
+            let spawned =
+                thread::Builder::new().name(format!("rank {rank}")).spawn_scoped(scope, || run(transport));
+            if let Err(error) = &spawned {
+                watch.ended(Some(format!("rank {rank} got no thread: {error}")));
+            }
+            spawned
         };
         let ranks: Vec<_> = transports.into_iter().map(spawn).collect();
-        ranks.into_iter().map(|rank| rank.ok()?.join().ok()?).collect()
+        watch.wait(patience);
+        ranks.into_iter().filter_map(|rank| rank.ok()?.join().ok()?).collect()
     });
-    let panics = watch.panics.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let panics: Vec<_> = panics.into_iter().map(|(_, panic)| panic).collect();
+    let panics = std::mem::take(&mut watch.lock().panics);
     assert!(panics.is_empty(), "{}", panics.join("; "));
-    let finished = outputs.len();
-    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
-    assert_eq!(outputs.len(), finished, "the system refused a thread");
     outputs
 }
 
-/// Ends ranks that wait for ever.
+/// Ends ranks that wait for ever, and disturbs no others: a spurious poll would hide a forgotten waker.
 struct Watch {
-    patience: Duration,
-    begun: Instant,
-    panics: Mutex<Vec<(Instant, String)>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    running: usize,
+    panics: Vec<String>,
+    /// Why those who still run must end.
+    expired: Option<String>,
+    wakers: Vec<Waker>,
 }
 
 impl Watch {
+    /// The future, or a panic once the time is over.
     async fn over<F: Future>(&self, future: F) -> F::Output {
-        let (mut future, mut beat) = (pin!(future), pin!(Sleep::new(BEAT)));
+        let mut future = pin!(future);
         std::future::poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(output);
+            let outcome = future.as_mut().poll(context);
+            if outcome.is_pending() {
+                let mut state = self.lock();
+                let expired = state.expired.clone();
+                if expired.is_none() && !state.wakers.iter().any(|known| known.will_wake(context.waker())) {
+                    state.wakers.push(context.waker().clone());
+                }
+                drop(state);
+                assert!(expired.is_none(), "{}", expired.unwrap_or_default());
             }
-            while beat.as_mut().poll(context).is_ready() {
-                assert!(self.begun.elapsed() < self.patience, "not finished after {:?}", self.patience);
-                let bereaved = self.lock().first().is_some_and(|(when, _)| when.elapsed() > GRACE);
-                assert!(!bereaved, "still waiting {GRACE:?} after another rank had panicked");
-                beat.set(Sleep::new(BEAT));
-            }
-            Poll::Pending
+            outcome
         })
         .await
     }
 
-    fn note(&self, panic: String) {
-        self.lock().push((Instant::now(), panic));
+    fn ended(&self, panic: Option<String>) {
+        let mut state = self.lock();
+        state.running -= 1;
+        state.panics.extend(panic);
+        self.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Instant, String)>> {
-        self.panics.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns once no rank runs any more, or those who do have been told to end.
+    fn wait(&self, patience: Duration) {
+        let begun = Instant::now();
+        let (mut until, mut reason) = (begun + patience, format!("not finished after {patience:?}"));
+        let mut state = self.lock();
+        let mut bereaved = false;
+        while state.running > 0 {
+            if !bereaved && !state.panics.is_empty() {
+                bereaved = true;
+                until = until.min(Instant::now() + GRACE);
+                reason = format!("still waiting {GRACE:?} after another rank had panicked");
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.expired = Some(reason);
+                let wakers = std::mem::take(&mut state.wakers);
+                drop(state);
+                wakers.into_iter().for_each(Waker::wake);
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -168,7 +168,8 @@ impl Letters {
 #[track_caller]
 fn same_bytes(received: &[u8], sent: &[u8], what: &str) {
     if received != sent {
-        let differs = received.iter().zip(sent).position(|(a, b)| a != b).unwrap_or(0);
+        let differs = received.iter().zip(sent).position(|(a, b)| a != b);
+        let differs = differs.unwrap_or(received.len().min(sent.len()));
         let (got, expected) = (received.len(), sent.len());
         panic!("{what} is not what was sent: {got} bytes for {expected}, different from byte {differs} on");
     }

@@ -18,7 +18,7 @@ macro_rules! conformance_suite {
             #[allow(unused_imports)]
             use super::*;
 
-            fn world(size: usize) -> Vec<impl $crate::__private::Transport> {
+            fn __conformance_world(size: usize) -> Vec<impl $crate::__private::Transport> {
                 ($world)(size)
             }
 
@@ -30,7 +30,7 @@ macro_rules! conformance_suite {
             #[allow(unused_imports)]
             use super::*;
 
-            fn world(size: usize) -> Vec<impl $crate::__private::Transport> {
+            fn __conformance_world(size: usize) -> Vec<impl $crate::__private::Transport> {
                 ($world)(size)
             }
 
@@ -86,7 +86,7 @@ macro_rules! conformance_suite {
     (@law $law:ident: $($size:tt),*) => {
         mod $law {
             fn check(size: usize) {
-                $crate::conformance::$law(super::world(size), $crate::conformance::PATIENCE);
+                $crate::conformance::$law(super::__conformance_world(size), $crate::conformance::PATIENCE);
             }
 
             $crate::conformance_suite! { @sizes $($size),* }

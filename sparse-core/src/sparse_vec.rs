@@ -90,9 +90,9 @@ impl<T: Element> SparseVec<T> {
         check_dim(dim)?;
         let nnz = values.iter().filter(|value| value.magnitude() != 0).count();
         let mut vec = Self::with_capacity(dim, nnz);
-        for (index, &value) in (0..).zip(values) {
+        for (index, &value) in values.iter().enumerate() {
             if value.magnitude() != 0 {
-                vec.push(index, value);
+                vec.push(index as u32, value);
             }
         }
         Ok(vec)

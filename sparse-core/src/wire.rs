@@ -177,8 +177,12 @@ fn start(fingerprint: &Fingerprint, kind: BodyKind, count: usize, body: usize) -
 fn put<P: Pod>(out: &mut Vec<u8>, values: &[P], little_endian: impl Fn(P) -> P) {
     if cfg!(target_endian = "little") {
         out.extend_from_slice(bytemuck::cast_slice(values));
-        return;
+    } else {
+        put_each(out, values, little_endian);
     }
+}
+
+fn put_each<P: Pod>(out: &mut Vec<u8>, values: &[P], little_endian: impl Fn(P) -> P) {
     for &value in values {
         out.extend_from_slice(bytemuck::bytes_of(&little_endian(value)));
     }
@@ -362,4 +366,21 @@ impl Frame {
 /// Reads values that may lie at any address; compiles to a plain copy on little-endian machines.
 fn take<P: Pod>(bytes: &[u8], little_endian: impl Fn(P) -> P) -> impl ExactSizeIterator<Item = P> {
     bytes.chunks_exact(size_of::<P>()).map(move |chunk| little_endian(bytemuck::pod_read_unaligned(chunk)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::sealed::Sealed;
+
+    #[test]
+    fn values_one_by_one_are_the_bytes_of_all_together() {
+        let values = [1.5_f64, f64::NAN, -0.0, 1e300];
+        let (mut together, mut each) = (Vec::new(), Vec::new());
+        put(&mut together, &values, f64::little_endian);
+        put_each(&mut each, &values, f64::little_endian);
+        assert_eq!(together, values.map(f64::to_le_bytes).concat());
+        assert_eq!(each, together);
+        assert!(take(&each, f64::little_endian).map(f64::to_bits).eq(values.map(f64::to_bits)));
+    }
 }

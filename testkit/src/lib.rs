@@ -6,11 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod counted;
+pub mod faults;
 mod local;
 mod mailbox;
+mod random;
 mod run_world;
+pub mod support;
 mod timer;
 
+pub use counted::{Counted, Counts};
 pub use local::{DEFAULT_WINDOW, LocalTransport, local_world, local_world_with_window};
 pub use mailbox::{MESSAGE_COST, Mailbox, Receiving, Sending};
 pub use run_world::{run_world, run_world_within};

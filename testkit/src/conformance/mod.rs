@@ -29,6 +29,8 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use transport::{Rank, Tag, Transport};
 
+use crate::random::mix;
+
 pub use abort::{an_abort_ends_its_context_on_every_rank, an_abort_of_the_world_ends_everything};
 pub use delivery::{
     a_rank_may_send_to_itself, a_rank_outside_the_world_is_refused, any_transport_keeps_the_laws,
@@ -126,14 +128,6 @@ fn payload(seed: u64, length: usize) -> Bytes {
     let mut bytes: Vec<u8> = words.collect();
     bytes.truncate(length);
     bytes.into()
-}
-
-/// The finaliser of SplitMix64: a different number for each number, without visible order.
-const fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// The messages of one sender, receiver and tag, each of its own length and content.

@@ -1,0 +1,74 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use transport::{Error, Rank, Scope, Tag};
+
+/// What has been aborted on this rank, and by whom first.
+#[derive(Debug, Default)]
+pub(crate) struct Aborts {
+    /// Whether there is anything in the table: all that the normal case has to look at.
+    any: AtomicBool,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    world: Option<Error>,
+    contexts: HashMap<u32, Error>,
+}
+
+impl Aborts {
+    /// Notes an abort. False if the scope was aborted before: the first one wins.
+    pub(crate) fn note(&self, scope: Scope, by: Rank, reason: &str) -> bool {
+        let error = Error::Aborted { by, scope, reason: reason.to_owned() };
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.world.is_some() {
+            return false;
+        }
+        match scope {
+            Scope::World => table.world = Some(error),
+            Scope::Context(context) if table.contexts.contains_key(&context) => return false,
+            Scope::Context(context) => {
+                table.contexts.insert(context, error);
+            }
+        }
+        self.any.store(true, Ordering::Release);
+        true
+    }
+
+    /// Why operations with this tag have ended, if they have.
+    pub(crate) fn of(&self, tag: Tag) -> Option<Error> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.contexts.get(&tag.context).or(table.world.as_ref()).cloned()
+    }
+
+    /// Whether the world is over.
+    pub(crate) fn of_world(&self) -> bool {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).world.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_abort_of_a_scope_wins() {
+        let aborts = Aborts::default();
+        let of = |context| aborts.of(Tag::new(context, 0)).map(|error| error.to_string());
+        assert_eq!(of(1), None);
+        assert!(aborts.note(Scope::Context(1), Rank(2), "first"));
+        assert!(!aborts.note(Scope::Context(1), Rank(0), "second"));
+        assert_eq!((of(1), of(2)), (Some("rank 2 aborted context 1: first".into()), None));
+        assert!(aborts.note(Scope::World, Rank(3), "all"));
+        assert!(
+            !aborts.note(Scope::World, Rank(4), "again") && !aborts.note(Scope::Context(2), Rank(4), "late")
+        );
+        assert_eq!(of(1), Some("rank 2 aborted context 1: first".into()));
+        assert_eq!(of(2), Some("rank 3 aborted the world: all".into()));
+    }
+}

@@ -1,0 +1,394 @@
+//! One peer's messages to this rank: matching, and what bounds the unexpected ones.
+//!
+//! Per tag, `messages[i]` belongs to `receivers[i]`. Nothing is bound for good before a receiver is
+//! polled and takes its message, so a receiver that is dropped before simply makes way: the later
+//! ones move up. A message too large for the window keeps its place while it is only announced; it
+//! is fetched as soon as a receiver stands opposite.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use transport::{Error, Scope, Tag};
+
+use crate::aborts::Aborts;
+use crate::completion::{Completion, Posted, lock, register};
+use crate::frame::MAX_PART;
+use crate::options::Limits;
+
+/// What a message costs the window beside its payload, in bytes, so that the window bounds the number
+/// of empty messages as well.
+pub(crate) const MESSAGE_COST: u64 = 64;
+
+/// By how much the buffer of a fetched message grows at least, while the message is longer.
+const GROWTH: u64 = 8 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    limits: Limits,
+    aborts: Arc<Aborts>,
+    state: Mutex<State>,
+}
+
+/// What has to be done after the inbox's lock was released.
+#[derive(Default, Debug)]
+#[must_use]
+pub(crate) struct Effects {
+    pub(crate) wake: Vec<Waker>,
+    /// Ask the peer for these announced messages.
+    pub(crate) fetch: Vec<u64>,
+    /// Give back so much of the window.
+    pub(crate) credit: u64,
+    /// Sends to oneself that have come to an end.
+    pub(crate) sent: Vec<(Arc<Completion>, Result<(), Error>)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tags: HashMap<Tag, Queue>,
+    /// The announced messages that were asked for, by id.
+    fetching: HashMap<u64, Fetching>,
+    /// The cost of the eager messages that no receiver has taken.
+    held: u64,
+    /// How many announced messages are queued.
+    announced: u32,
+    /// The id of the next announced message.
+    next_id: u64,
+    next_ticket: u64,
+    /// Why nothing more will arrive.
+    over: Option<Error>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    /// In the order of their tickets.
+    receivers: VecDeque<Receiver>,
+}
+
+#[derive(Debug)]
+struct Message {
+    body: Body,
+    /// What it costs the window.
+    cost: u64,
+    /// Of a send to oneself that waits.
+    sent: Option<Arc<Completion>>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Whole(Bytes),
+    Announced { id: u64, length: u64, asked_for: bool },
+}
+
+#[derive(Debug)]
+struct Receiver {
+    ticket: u64,
+    waker: Option<Waker>,
+}
+
+/// An announced message on its way.
+#[derive(Debug)]
+struct Fetching {
+    tag: Tag,
+    rest: u64,
+    buffer: Vec<u8>,
+}
+
+impl Inbox {
+    pub(crate) fn new(limits: Limits, aborts: Arc<Aborts>) -> Self {
+        Self { limits, aborts, state: Mutex::default() }
+    }
+
+    // Receivers.
+
+    /// Posts a receiver and returns its ticket.
+    pub(crate) fn post(&self, tag: Tag) -> (u64, Effects) {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        let queue = state.tags.entry(tag).or_default();
+        queue.receivers.push_back(Receiver { ticket, waker: None });
+        let position = queue.receivers.len() - 1;
+        state.match_up(tag, position, &mut effects);
+        (ticket, effects)
+    }
+
+    pub(crate) fn poll(
+        &self,
+        tag: Tag,
+        ticket: u64,
+        context: &Context<'_>,
+    ) -> Poll<(Result<Bytes, Error>, Effects)> {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        if let Some(error) = self.aborts.of(tag) {
+            state.remove_receiver(tag, ticket, &mut effects);
+            return Poll::Ready((Err(error), effects));
+        }
+        let over = state.over.clone();
+        let Some((queue, position)) = state.find_receiver(tag, ticket) else { return Poll::Pending };
+        if let Some(Message { body: Body::Whole(_), .. }) = queue.messages.get(position)
+            && let Some(Message { body: Body::Whole(payload), cost, sent }) = queue.messages.remove(position)
+        {
+            queue.receivers.remove(position);
+            state.forget_if_empty(tag);
+            state.held -= cost;
+            effects.credit = cost;
+            effects.sent.extend(sent.map(|sent| (sent, Ok(()))));
+            return Poll::Ready((Ok(payload), effects));
+        }
+        if let Some(error) = over {
+            state.remove_receiver(tag, ticket, &mut effects);
+            return Poll::Ready((Err(error), effects));
+        }
+        if let Some(receiver) = queue.receivers.get_mut(position) {
+            register(&mut receiver.waker, context);
+        }
+        Poll::Pending
+    }
+
+    /// Takes back a receiver that has not returned its message.
+    pub(crate) fn withdraw(&self, tag: Tag, ticket: u64) -> Effects {
+        let mut effects = Effects::default();
+        lock(&self.state).remove_receiver(tag, ticket, &mut effects);
+        effects
+    }
+
+    // Messages.
+
+    /// Makes room for an eager message that begins to arrive. False: drop it and give its cost back,
+    /// its context is aborted.
+    ///
+    /// An error says how the peer broke the protocol.
+    pub(crate) fn expect(&self, tag: Tag, length: u64) -> Result<bool, String> {
+        let mut state = lock(&self.state);
+        let cost = length.saturating_add(MESSAGE_COST);
+        let window = self.limits.window;
+        if cost > window.saturating_sub(state.held) {
+            return Err(format!(
+                "it sent {length} bytes unasked, with {} of the window of {window} in use",
+                state.held
+            ));
+        }
+        let wanted = self.aborts.of(tag).is_none();
+        if wanted {
+            state.held += cost;
+        }
+        Ok(wanted)
+    }
+
+    /// Takes in an eager message that was [`expect`](Self::expect)ed.
+    pub(crate) fn deliver(&self, tag: Tag, payload: Bytes) -> Effects {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        let cost = payload.len() as u64 + MESSAGE_COST;
+        if state.over.is_some() || self.aborts.of(tag).is_some() {
+            state.held -= cost;
+            effects.credit = cost;
+        } else {
+            state.push(tag, Message { body: Body::Whole(payload), cost, sent: None }, &mut effects);
+        }
+        effects
+    }
+
+    /// Takes in the announcement of a message.
+    pub(crate) fn announce(&self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        if id != state.next_id {
+            return Err(format!("it announced message {id} where {} comes next", state.next_id));
+        }
+        state.next_id += 1;
+        let limit = self.limits.max_message;
+        if length > limit {
+            return Err(format!("it announced a message of {length} bytes, the limit is {limit}"));
+        }
+        if state.over.is_some() || self.aborts.of(tag).is_some() {
+            return Ok(effects);
+        }
+        if state.announced >= self.limits.max_announced {
+            return Err(format!("it announced more than {} messages", self.limits.max_announced));
+        }
+        state.announced += 1;
+        let body = Body::Announced { id, length, asked_for: false };
+        state.push(tag, Message { body, cost: 0, sent: None }, &mut effects);
+        Ok(effects)
+    }
+
+    /// Gives the buffer to which a part of an announced message is to be appended. `None`: drop the
+    /// part, its context is aborted.
+    pub(crate) fn expect_part(&self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
+        let mut state = lock(&self.state);
+        let Some(fetching) = state.fetching.get_mut(&id) else {
+            // The abort may have overtaken it.
+            if self.aborts.of(tag).is_some() || state.over.is_some() {
+                return Ok(None);
+            }
+            return Err(format!("it sent a part of message {id}, which was not asked for"));
+        };
+        if length > fetching.rest || length > MAX_PART as u64 {
+            return Err(format!(
+                "it sent {length} bytes of message {id}, of which {} are missing",
+                fetching.rest
+            ));
+        }
+        let mut buffer = std::mem::take(&mut fetching.buffer);
+        if ((buffer.capacity() - buffer.len()) as u64) < length {
+            // Grows with what has arrived, not with what was promised.
+            let growth = GROWTH.max(buffer.len() as u64).min(fetching.rest);
+            let growth = usize::try_from(growth).unwrap_or(usize::MAX);
+            let refused = |_| format!("there is no memory for the {length} next bytes of message {id}");
+            buffer.try_reserve_exact(growth).map_err(refused)?;
+        }
+        Ok(Some(buffer))
+    }
+
+    /// Takes back the buffer, with the part appended.
+    pub(crate) fn part_arrived(&self, id: u64, length: u64, buffer: Vec<u8>) -> Effects {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        // Gone if its context was aborted meanwhile.
+        let Some(fetching) = state.fetching.get_mut(&id) else { return effects };
+        fetching.rest = fetching.rest.saturating_sub(length);
+        fetching.buffer = buffer;
+        if fetching.rest == 0 {
+            state.finish_fetching(id, &mut effects);
+        }
+        effects
+    }
+
+    /// A message to oneself. `Some`: it waits until a receiver takes it.
+    pub(crate) fn post_own(&self, tag: Tag, payload: Bytes) -> (Posted, Effects) {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        if let Some(error) = self.aborts.of(tag).or_else(|| state.over.clone()) {
+            return (Err(error), effects);
+        }
+        let cost = payload.len() as u64 + MESSAGE_COST;
+        let (cost, sent) = if cost <= self.limits.window.saturating_sub(state.held) {
+            (cost, None)
+        } else {
+            (0, Some(Arc::new(Completion::default())))
+        };
+        state.held += cost;
+        state.push(tag, Message { body: Body::Whole(payload), cost, sent: sent.clone() }, &mut effects);
+        (Ok(sent), effects)
+    }
+
+    // Ends.
+
+    /// Drops what belongs to an aborted scope. The scope has been noted before.
+    pub(crate) fn abort(&self, scope: Scope) -> Effects {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        state.fetching.retain(|_, fetching| !scope.covers(fetching.tag));
+        let State { tags, held, announced, .. } = &mut *state;
+        for (tag, queue) in tags.iter_mut().filter(|(tag, _)| scope.covers(**tag)) {
+            for message in queue.messages.drain(..) {
+                *held -= message.cost;
+                effects.credit += message.cost;
+                *announced -= u32::from(matches!(message.body, Body::Announced { .. }));
+                let outcome = self.aborts.of(*tag).map_or(Ok(()), Err);
+                effects.sent.extend(message.sent.map(|sent| (sent, outcome)));
+            }
+            effects.wake.extend(queue.receivers.iter_mut().filter_map(|receiver| receiver.waker.take()));
+        }
+        tags.retain(|_, queue| !queue.is_empty());
+        effects
+    }
+
+    /// Nothing more will arrive. What has arrived whole, with nothing missing before it, stays.
+    pub(crate) fn end(&self, error: &Error) -> Effects {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        if state.over.is_some() {
+            return effects;
+        }
+        state.over = Some(error.clone());
+        state.fetching.clear();
+        state.announced = 0;
+        for queue in state.tags.values_mut() {
+            let whole = |message: &Message| matches!(message.body, Body::Whole(_));
+            let arrived = queue.messages.iter().take_while(|message| whole(message)).count();
+            let lost: u64 = queue.messages.drain(arrived..).map(|message| message.cost).sum();
+            effects.credit += lost;
+            let waiting = queue.messages.iter_mut().filter_map(|message| message.sent.take());
+            effects.sent.extend(waiting.map(|sent| (sent, Err(error.clone()))));
+            effects.wake.extend(queue.receivers.iter_mut().filter_map(|receiver| receiver.waker.take()));
+        }
+        state.held -= effects.credit;
+        effects
+    }
+}
+
+impl State {
+    fn push(&mut self, tag: Tag, message: Message, effects: &mut Effects) {
+        let queue = self.tags.entry(tag).or_default();
+        queue.messages.push_back(message);
+        let position = queue.messages.len() - 1;
+        self.match_up(tag, position, effects);
+    }
+
+    /// Looks at the pair at this position: a whole message wakes its receiver, an announced one is
+    /// asked for.
+    fn match_up(&mut self, tag: Tag, position: usize, effects: &mut Effects) {
+        let Some(queue) = self.tags.get_mut(&tag) else { return };
+        let (Some(message), Some(receiver)) =
+            (queue.messages.get_mut(position), queue.receivers.get_mut(position))
+        else {
+            return;
+        };
+        match &mut message.body {
+            Body::Whole(_) => effects.wake.extend(receiver.waker.take()),
+            Body::Announced { asked_for: true, .. } => {}
+            Body::Announced { id, length, asked_for } => {
+                *asked_for = true;
+                effects.fetch.push(*id);
+                self.fetching.insert(*id, Fetching { tag, rest: *length, buffer: Vec::new() });
+            }
+        }
+    }
+
+    fn finish_fetching(&mut self, id: u64, effects: &mut Effects) {
+        let Some(Fetching { tag, buffer, .. }) = self.fetching.remove(&id) else { return };
+        let Some(queue) = self.tags.get_mut(&tag) else { return };
+        let is_it = |message: &Message| matches!(message.body, Body::Announced { id: its, .. } if its == id);
+        let Some(position) = queue.messages.iter().position(is_it) else { return };
+        if let Some(message) = queue.messages.get_mut(position) {
+            message.body = Body::Whole(buffer.into());
+        }
+        self.announced -= 1;
+        self.match_up(tag, position, effects);
+    }
+
+    fn find_receiver(&mut self, tag: Tag, ticket: u64) -> Option<(&mut Queue, usize)> {
+        let queue = self.tags.get_mut(&tag)?;
+        let position = queue.receivers.binary_search_by_key(&ticket, |receiver| receiver.ticket).ok()?;
+        Some((queue, position))
+    }
+
+    fn remove_receiver(&mut self, tag: Tag, ticket: u64, effects: &mut Effects) {
+        let Some((queue, position)) = self.find_receiver(tag, ticket) else { return };
+        queue.receivers.remove(position);
+        // The later ones have moved up, each to another message.
+        for moved in position..queue.receivers.len().min(queue.messages.len()) {
+            self.match_up(tag, moved, effects);
+        }
+        self.forget_if_empty(tag);
+    }
+
+    fn forget_if_empty(&mut self, tag: Tag) {
+        if self.tags.get(&tag).is_some_and(Queue::is_empty) {
+            self.tags.remove(&tag);
+        }
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.receivers.is_empty()
+    }
+}

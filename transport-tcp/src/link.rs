@@ -1,0 +1,236 @@
+//! One peer: its inbox, its outbox, and what happens between them.
+
+use std::future::Future;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use socket2::SockRef;
+use tokio::net::tcp::OwnedWriteHalf;
+use transport::{Error, Rank, Scope, Tag};
+
+use crate::aborts::Aborts;
+use crate::completion::{Completion, Posted};
+use crate::inbox::{Effects, Inbox};
+use crate::options::Limits;
+use crate::outbox::Outbox;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: Rank,
+    pub(crate) inbox: Inbox,
+    /// `None` for the link to oneself.
+    pub(crate) outbox: Option<Outbox>,
+    pub(crate) start: Instant,
+    /// What this rank can take.
+    own: Limits,
+    /// The peer's failure timeout.
+    pub(crate) its_patience: Duration,
+    /// When something was last heard from the peer, in nanoseconds since `start`.
+    heard_at: AtomicU64,
+}
+
+impl Link {
+    pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>, start: Instant) -> Self {
+        Self {
+            peer: rank,
+            inbox: Inbox::new(own, Arc::clone(aborts)),
+            outbox: None,
+            start,
+            own,
+            its_patience: own.failure_timeout,
+            heard_at: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn to_peer(
+        peer: Rank,
+        own: Limits,
+        its: Limits,
+        aborts: &Arc<Aborts>,
+        start: Instant,
+        socket: OwnedWriteHalf,
+    ) -> Self {
+        let outbox = Outbox::new(peer, its, own, Arc::clone(aborts), socket, start);
+        let link = Self::to_self(peer, own, aborts, start);
+        Self { outbox: Some(outbox), its_patience: its.failure_timeout, ..link }
+    }
+
+    pub(crate) fn send(&self, tag: Tag, payload: Bytes) -> Sending {
+        let posted = match &self.outbox {
+            Some(outbox) => {
+                let (posted, written) = outbox.send(tag, payload);
+                self.check(written);
+                posted
+            }
+            None => {
+                let (posted, effects) = self.inbox.post_own(tag, payload);
+                self.apply(effects);
+                posted
+            }
+        };
+        Sending::new(posted)
+    }
+
+    pub(crate) fn recv(self: &Arc<Self>, tag: Tag) -> Receiving {
+        let (ticket, effects) = self.inbox.post(tag);
+        self.apply(effects);
+        Receiving::Posted { link: Arc::clone(self), tag, ticket }
+    }
+
+    /// Does what the inbox could not do under its lock.
+    pub(crate) fn apply(&self, effects: Effects) {
+        let Effects { wake, fetch, credit, sent } = effects;
+        for waker in wake {
+            waker.wake();
+        }
+        for (receipt, outcome) in sent {
+            receipt.complete(outcome);
+        }
+        if let Some(outbox) = self.outbox.as_ref().filter(|_| credit > 0 || !fetch.is_empty()) {
+            self.check(outbox.request(&fetch, credit, self.own.window));
+        }
+    }
+
+    /// Ends what belongs to an aborted scope; with a reason, tells the peer.
+    pub(crate) fn abort(&self, scope: Scope, reason: Option<&Bytes>) {
+        self.apply(self.inbox.abort(scope));
+        if let Some(outbox) = &self.outbox {
+            self.check(outbox.abort(scope, reason));
+        }
+    }
+
+    pub(crate) fn heartbeat(&self) {
+        if let Some(outbox) = &self.outbox {
+            self.check(outbox.heartbeat());
+        }
+    }
+
+    /// A failed write ends the connection.
+    pub(crate) fn check(&self, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            self.fail(error);
+        }
+    }
+
+    /// The connection failed.
+    pub(crate) fn fail(&self, error: std::io::Error) {
+        let detail = format!("the connection failed: {error}");
+        self.end(&Error::PeerLost { peer: self.peer, detail, source: Some(Arc::new(error)) }, Shutdown::Both);
+    }
+
+    /// The peer did what it must not.
+    pub(crate) fn violated(&self, detail: String) {
+        self.end(&Error::Protocol { peer: self.peer, detail }, Shutdown::Both);
+    }
+
+    /// The peer was silent for too long.
+    pub(crate) fn silent(&self) {
+        let detail = format!("nothing was heard from it for {:.1} s", self.own.failure_timeout.as_secs_f64());
+        self.end(&Error::peer_lost(self.peer, detail), Shutdown::Both);
+    }
+
+    /// Ends all operations with the peer, and one or both directions of the connection. The first
+    /// error counts.
+    pub(crate) fn end(&self, error: &Error, directions: Shutdown) {
+        if let Some(outbox) = &self.outbox {
+            if !outbox.end(error) {
+                return;
+            }
+            tracing::debug!(peer = self.peer.0, %error, "connection ended");
+            // Fails when the connection is gone already.
+            let _ = SockRef::from(outbox.socket()).shutdown(directions);
+        }
+        self.apply(self.inbox.end(error));
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.outbox.as_ref().is_some_and(Outbox::is_over)
+    }
+
+    /// Something arrived from the peer.
+    pub(crate) fn hear(&self) {
+        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.heard_at.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_at(&self) -> Duration {
+        Duration::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn sent_at(&self) -> Duration {
+        self.outbox.as_ref().map_or(Duration::ZERO, Outbox::sent_at)
+    }
+}
+
+/// The future of a send; dropping it does not withdraw the message.
+#[derive(Debug)]
+pub(crate) enum Sending {
+    Finished(Option<Result<(), Error>>),
+    Waiting(Arc<Completion>),
+}
+
+impl Sending {
+    pub(crate) fn new(posted: Posted) -> Self {
+        match posted {
+            Ok(None) => Self::Finished(Some(Ok(()))),
+            Ok(Some(receipt)) => Self::Waiting(receipt),
+            Err(error) => Self::Finished(Some(Err(error))),
+        }
+    }
+}
+
+impl Future for Sending {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut *self {
+            Self::Finished(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
+            Self::Waiting(receipt) => receipt.poll(context),
+        };
+        if outcome.is_ready() {
+            *self = Self::Finished(None);
+        }
+        outcome
+    }
+}
+
+/// The future of a receive; dropping it leaves its message to the next receive.
+#[derive(Debug)]
+pub(crate) enum Receiving {
+    Refused(Option<Error>),
+    Posted { link: Arc<Link>, tag: Tag, ticket: u64 },
+}
+
+impl Future for Receiving {
+    type Output = Result<Bytes, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut *self {
+            Self::Refused(error) => {
+                return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+            }
+            Self::Posted { link, tag, ticket } => match link.inbox.poll(*tag, *ticket, context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready((outcome, effects)) => {
+                    link.apply(effects);
+                    outcome
+                }
+            },
+        };
+        *self = Self::Refused(None);
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Self::Posted { link, tag, ticket } = self {
+            link.apply(link.inbox.withdraw(*tag, *ticket));
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! This rank's messages to one peer: order, flow control, and who writes.
+//!
+//! Whoever queues a frame tries to write it at once, so that the common case needs no other thread.
+//! Only one thread writes at a time; the others leave their frames to it. When the socket is full or
+//! there is more to write than a caller should be held up for, the writer task takes over.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use socket2::SockRef;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
+use transport::{Error, Rank, Scope, Tag};
+
+use crate::aborts::Aborts;
+use crate::batch::{Batch, Encoded, MAX_FRAMES};
+use crate::completion::{Completion, Posted, lock};
+use crate::frame::{Header, Kind, MAX_PART};
+use crate::inbox::MESSAGE_COST;
+use crate::options::Limits;
+
+/// How many bytes are gathered for one write, unless a single frame is longer.
+const BATCH_BYTES: usize = 256 << 10;
+/// How many writes a caller makes before the writer task takes over.
+const CALLER_TURNS: usize = 4;
+/// How many writes the writer task makes before it lets the other tasks of its thread run.
+const TASK_TURNS: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    peer: Rank,
+    /// The peer's.
+    limits: Limits,
+    /// The longest message that either side allows.
+    max_message: u64,
+    aborts: Arc<Aborts>,
+    socket: OwnedWriteHalf,
+    state: Mutex<State>,
+    /// Signalled when the writer task has to take over.
+    work: Notify,
+    /// Signalled when everything is written, or nothing can be any more.
+    idle: Notify,
+    start: Instant,
+    /// When something was last written, in nanoseconds since `start`.
+    sent_at: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Control frames, which overtake.
+    urgent: VecDeque<Header>,
+    /// Reasons of the aborts among them, in their order.
+    reasons: VecDeque<Bytes>,
+    /// Eager messages and announcements, in the order of the sends.
+    queue: VecDeque<(Header, Bytes)>,
+    /// Announced messages that the peer has asked for; their parts take turns with the queue.
+    transfers: VecDeque<Transfer>,
+    /// Announced messages that the peer has not asked for, by id.
+    announced: HashMap<u64, Announced>,
+    next_id: u64,
+    /// Frames being written, which cannot be overtaken.
+    batch: Batch,
+    /// Somebody is writing, with the batch in hand.
+    writing: bool,
+    /// The writer task has taken over.
+    taken_over: bool,
+    /// Whether the next frame is a part of a transfer, if there is one.
+    transfer_next: bool,
+    /// What is left of the peer's window.
+    room: u64,
+    /// What this rank has consumed of its own window and the peer does not know yet.
+    owed: u64,
+    /// Why nothing can be sent any more.
+    over: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Announced {
+    tag: Tag,
+    payload: Bytes,
+    sent: Arc<Completion>,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    id: u64,
+    message: Announced,
+    written: usize,
+}
+
+/// What a stretch of writing came to.
+#[derive(PartialEq, Eq, Debug)]
+enum Written {
+    Everything,
+    /// There is more to write, and the socket may take it.
+    TurnsUp,
+    SocketFull,
+    /// It is somebody else's job, or over.
+    Nothing,
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        peer: Rank,
+        limits: Limits,
+        own: Limits,
+        aborts: Arc<Aborts>,
+        socket: OwnedWriteHalf,
+        start: Instant,
+    ) -> Self {
+        Self {
+            peer,
+            limits,
+            max_message: limits.max_message.min(own.max_message),
+            aborts,
+            socket,
+            state: Mutex::new(State { room: limits.window, ..State::default() }),
+            work: Notify::new(),
+            idle: Notify::new(),
+            start,
+            sent_at: AtomicU64::new(0),
+        }
+    }
+
+    // What is sent. Each of these ends with an attempt to write; its failure ends the connection.
+
+    /// Queues a message. `Some`: it waits until the peer asks for it and it is written.
+    pub(crate) fn send(&self, tag: Tag, payload: Bytes) -> (Posted, io::Result<()>) {
+        let mut state = lock(&self.state);
+        if let Some(error) = self.aborts.of(tag).or_else(|| state.over.clone()) {
+            return (Err(error), Ok(()));
+        }
+        let length = payload.len() as u64;
+        if length > self.max_message {
+            let error = Error::TooLarge { peer: self.peer, length, limit: self.max_message };
+            return (Err(error), Ok(()));
+        }
+        let cost = length.saturating_add(MESSAGE_COST);
+        let receipt = if cost <= state.room {
+            state.room -= cost;
+            state.queue.push_back((Header { tag, length, ..Header::new(Kind::Eager) }, payload));
+            None
+        } else if state.announced.len() >= self.limits.max_announced as usize {
+            let detail = format!(
+                "{} messages are waiting for rank {}: receive some",
+                state.announced.len(),
+                self.peer
+            );
+            return (Err(Error::Unsupported { detail }), Ok(()));
+        } else {
+            let (id, sent) = (state.next_id, Arc::new(Completion::default()));
+            state.next_id += 1;
+            state.announced.insert(id, Announced { tag, payload, sent: Arc::clone(&sent) });
+            state.queue.push_back((Header { tag, length, id, ..Header::new(Kind::Announce) }, Bytes::new()));
+            Some(sent)
+        };
+        (Ok(receipt), self.write(state))
+    }
+
+    /// Asks the peer for announced messages and gives back room in this rank's own window.
+    pub(crate) fn request(&self, ids: &[u64], credit: u64, own_window: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.owed += credit;
+        state.urgent.extend(ids.iter().map(|id| Header { id: *id, ..Header::new(Kind::Fetch) }));
+        // Every frame carries what is owed; a frame of its own only when it becomes much.
+        if ids.is_empty() && (state.owed == 0 || state.owed < own_window / 4) {
+            return Ok(());
+        }
+        if state.urgent.is_empty() {
+            state.urgent.push_back(Header::new(Kind::Credit));
+        }
+        self.write(state)
+    }
+
+    /// Lets the peer hear from this rank, unless something is about to be written anyway.
+    pub(crate) fn heartbeat(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if !state.is_flushed() {
+            return Ok(());
+        }
+        state.urgent.push_back(Header::new(Kind::Heartbeat));
+        self.write(state)
+    }
+
+    /// Drops what belongs to an aborted scope; with a reason, tells the peer.
+    pub(crate) fn abort(&self, scope: Scope, reason: Option<&Bytes>) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let State { queue, transfers, announced, room, urgent, reasons, .. } = &mut *state;
+        // Announcements stay: their ids have to arrive without a gap.
+        queue.retain(|(header, _)| {
+            let dropped = header.kind == Kind::Eager && scope.covers(header.tag);
+            if dropped {
+                *room += header.length + MESSAGE_COST;
+            }
+            !dropped
+        });
+        let mut ended: Vec<Announced> = announced
+            .extract_if(|_, message| scope.covers(message.tag))
+            .map(|(_, message)| message)
+            .collect();
+        for transfer in std::mem::take(transfers) {
+            if scope.covers(transfer.message.tag) {
+                ended.push(transfer.message);
+            } else {
+                transfers.push_back(transfer);
+            }
+        }
+        if let Some(reason) = reason {
+            let (tag, id) = match scope {
+                Scope::Context(context) => (Tag::new(context, 0), 0),
+                Scope::World => (Tag::new(0, 0), 1),
+            };
+            urgent.push_back(Header { tag, id, length: reason.len() as u64, ..Header::new(Kind::Abort) });
+            reasons.push_back(reason.clone());
+        }
+        let written = self.write(state);
+        for message in ended {
+            message.sent.complete(self.aborts.of(message.tag).map_or(Ok(()), Err));
+        }
+        written
+    }
+
+    /// Says that nothing follows. Call it when everything else is queued.
+    pub(crate) fn goodbye(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.over.is_some() {
+            return Ok(());
+        }
+        state.queue.push_back((Header::new(Kind::Goodbye), Bytes::new()));
+        self.write(state)
+    }
+
+    // What the peer answers.
+
+    /// The peer gave back room in its window.
+    pub(crate) fn credit(&self, credit: u32) -> Result<(), String> {
+        if credit == 0 {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        state.room += u64::from(credit);
+        if state.room > self.limits.window {
+            return Err(format!("it gave back {credit} bytes of its window, more than were in use"));
+        }
+        Ok(())
+    }
+
+    /// The peer asks for an announced message.
+    pub(crate) fn fetch(&self, id: u64) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        match state.announced.remove(&id) {
+            Some(message) => state.transfers.push_back(Transfer { id, message, written: 0 }),
+            // An abort may have taken it away.
+            None if id < state.next_id => return Ok(()),
+            None => return Err(format!("it asked for message {id}, which was never announced")),
+        }
+        // Long messages are the writer task's.
+        self.take_over(state);
+        Ok(())
+    }
+
+    // Ends.
+
+    /// Nothing can be sent any more. False if that was so before.
+    pub(crate) fn end(&self, error: &Error) -> bool {
+        let mut state = lock(&self.state);
+        if state.over.is_some() {
+            return false;
+        }
+        state.over = Some(error.clone());
+        let mut ended: Vec<Arc<Completion>> = Vec::new();
+        ended.extend(state.announced.drain().map(|(_, message)| message.sent));
+        ended.extend(state.transfers.drain(..).map(|transfer| transfer.message.sent));
+        state.urgent.clear();
+        state.reasons.clear();
+        state.queue.clear();
+        // A batch in hand is given up by the one who writes it.
+        state.batch.clear(|sent| ended.push(sent));
+        drop(state);
+        self.idle.notify_waiters();
+        self.work.notify_one();
+        for sent in ended {
+            sent.complete(Err(error.clone()));
+        }
+        true
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.state).over.is_some()
+    }
+
+    /// Waits until everything queued is written and, if asked for, everything announced as well; or
+    /// until nothing can be written any more.
+    pub(crate) async fn flushed(&self, announced_too: bool) {
+        loop {
+            let idle = self.idle.notified();
+            {
+                let state = lock(&self.state);
+                let settled = state.is_flushed() && (!announced_too || state.announced.is_empty());
+                if settled || state.over.is_some() {
+                    return;
+                }
+            }
+            idle.await;
+        }
+    }
+
+    /// Ends this direction of the connection.
+    pub(crate) fn close(&self) {
+        // Fails when the connection is gone already.
+        let _ = SockRef::from(self.socket()).shutdown(Shutdown::Write);
+    }
+
+    /// When something was last written, since the start.
+    pub(crate) fn sent_at(&self) -> Duration {
+        Duration::from_nanos(self.sent_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn socket(&self) -> &tokio::net::TcpStream {
+        self.socket.as_ref()
+    }
+
+    // Writing.
+
+    /// The writer task: writes what the callers could not. Returns when the connection is over.
+    pub(crate) async fn run(&self) -> io::Result<()> {
+        loop {
+            self.work.notified().await;
+            loop {
+                match self.continue_writing()? {
+                    Written::Everything => break,
+                    Written::TurnsUp => tokio::task::yield_now().await,
+                    Written::SocketFull => self.socket.writable().await?,
+                    Written::Nothing if self.is_over() => return Ok(()),
+                    Written::Nothing => break,
+                }
+            }
+        }
+    }
+
+    fn continue_writing(&self) -> io::Result<Written> {
+        let state = lock(&self.state);
+        if !state.taken_over || state.writing || state.over.is_some() {
+            return Ok(Written::Nothing);
+        }
+        self.write_turns(state, TASK_TURNS)
+    }
+
+    /// Writes on the caller's thread, unless somebody else does.
+    fn write(&self, state: MutexGuard<'_, State>) -> io::Result<()> {
+        if state.writing || state.taken_over || state.over.is_some() {
+            return Ok(());
+        }
+        match self.write_turns(state, CALLER_TURNS)? {
+            Written::Everything | Written::Nothing => {}
+            Written::TurnsUp | Written::SocketFull => self.take_over(lock(&self.state)),
+        }
+        Ok(())
+    }
+
+    fn take_over(&self, mut state: MutexGuard<'_, State>) {
+        // Whoever is writing finds the new frames by itself.
+        if !state.writing && !state.taken_over && state.over.is_none() && !state.is_flushed() {
+            state.taken_over = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    fn write_turns<'a>(&'a self, mut state: MutexGuard<'a, State>, turns: usize) -> io::Result<Written> {
+        for _ in 0..turns {
+            state.fill_batch();
+            if state.batch.is_empty() {
+                state.taken_over = false;
+                drop(state);
+                self.idle.notify_waiters();
+                return Ok(Written::Everything);
+            }
+            // The system call happens outside the lock.
+            let mut batch = std::mem::take(&mut state.batch);
+            state.writing = true;
+            drop(state);
+            let mut slices = [IoSlice::new(&[]); 2 * MAX_FRAMES];
+            let filled = batch.slices(&mut slices);
+            let written = self.socket.try_write_vectored(slices.get(..filled).unwrap_or_default());
+            if let Ok(written) = &written {
+                let now = self.start.elapsed().as_nanos();
+                self.sent_at.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+                batch.advance(*written, |sent| sent.complete(Ok(())));
+            }
+            state = lock(&self.state);
+            state.writing = false;
+            if let Some(error) = state.over.clone() {
+                drop(state);
+                batch.clear(|sent| sent.complete(Err(error.clone())));
+                return Ok(Written::Nothing);
+            }
+            state.batch = batch;
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Written::SocketFull),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Written::TurnsUp)
+    }
+}
+
+impl State {
+    fn is_flushed(&self) -> bool {
+        let nothing_waits = self.urgent.is_empty() && self.queue.is_empty() && self.transfers.is_empty();
+        nothing_waits && self.batch.is_empty() && !self.writing
+    }
+
+    /// Takes the next frames, if the last are written: the urgent ones, then the queue and the
+    /// transfers in turn.
+    fn fill_batch(&mut self) {
+        let mut bytes = 0;
+        if !self.batch.is_empty() {
+            return;
+        }
+        while self.batch.len() < MAX_FRAMES && bytes < BATCH_BYTES {
+            let Some((mut header, payload, sent)) = self.next_frame() else { break };
+            header.credit = u32::try_from(self.owed).unwrap_or(u32::MAX);
+            self.owed -= u64::from(header.credit);
+            bytes += payload.len();
+            self.batch.push(Encoded { header: header.encode(), payload, sent });
+        }
+    }
+
+    fn next_frame(&mut self) -> Option<(Header, Bytes, Option<Arc<Completion>>)> {
+        if let Some(header) = self.urgent.pop_front() {
+            let payload = if header.kind == Kind::Abort { self.reasons.pop_front() } else { None };
+            return Some((header, payload.unwrap_or_default(), None));
+        }
+        self.transfer_next = !self.transfer_next;
+        if self.transfer_next || self.queue.is_empty() {
+            if let Some(part) = self.next_part() {
+                return Some(part);
+            }
+        }
+        self.queue.pop_front().map(|(header, payload)| (header, payload, None))
+    }
+
+    /// Of several transfers, each gets its turn.
+    fn next_part(&mut self) -> Option<(Header, Bytes, Option<Arc<Completion>>)> {
+        let mut transfer = self.transfers.pop_front()?;
+        let Announced { tag, payload, sent } = &transfer.message;
+        let end = payload.len().min(transfer.written + MAX_PART);
+        let part = payload.slice(transfer.written..end);
+        let header =
+            Header { tag: *tag, id: transfer.id, length: part.len() as u64, ..Header::new(Kind::Part) };
+        let last = (end == payload.len()).then(|| Arc::clone(sent));
+        if last.is_none() {
+            transfer.written = end;
+            self.transfers.push_back(transfer);
+        }
+        Some((header, part, last))
+    }
+}

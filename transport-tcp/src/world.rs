@@ -1,0 +1,66 @@
+//! One rank's view of the world: its links, and what concerns all of them.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use transport::{Error, Rank, Scope};
+
+use crate::aborts::Aborts;
+use crate::frame::MAX_REASON;
+use crate::link::Link;
+use crate::options::Limits;
+use crate::timers::Timers;
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) rank: Rank,
+    /// By rank; this rank's own is the link to itself.
+    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) own: Limits,
+    pub(crate) aborts: Arc<Aborts>,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) start: Instant,
+}
+
+impl World {
+    pub(crate) fn link(&self, rank: Rank) -> Result<&Arc<Link>, Error> {
+        let world_size = self.links.len();
+        self.links.get(rank.index()).ok_or(Error::NoSuchRank { rank, world_size })
+    }
+
+    /// Aborts a scope here and everywhere.
+    pub(crate) fn abort(&self, scope: Scope, reason: &str) {
+        let mut end = reason.len().min(MAX_REASON);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let reason = reason.get(..end).unwrap_or_default();
+        if self.aborts.note(scope, self.rank, reason) {
+            tracing::debug!(%scope, reason, "aborted by this rank");
+            let bytes = Bytes::copy_from_slice(reason.as_bytes());
+            self.links.iter().for_each(|link| link.abort(scope, Some(&bytes)));
+        }
+    }
+
+    /// A peer aborted a scope. It tells the others itself.
+    pub(crate) fn aborted_by(&self, by: Rank, scope: Scope, reason: &str) {
+        if self.aborts.note(scope, by, reason) {
+            tracing::debug!(%scope, by = by.0, reason, "aborted by a peer");
+            self.links.iter().for_each(|link| link.abort(scope, None));
+        }
+    }
+
+    /// Ends what is left when the transport is gone.
+    pub(crate) fn end(&self) {
+        let error = gone();
+        self.links.iter().for_each(|link| link.end(&error, Shutdown::Both));
+        self.timers.end();
+    }
+}
+
+/// Why operations fail after the transport was dropped.
+pub(crate) fn gone() -> Error {
+    Error::Backend { detail: "the transport has been dropped on this rank".into(), source: None }
+}

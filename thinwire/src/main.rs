@@ -1,3 +1,7 @@
-//! The thinwire program.
+//! The thinwire program; see its `--help`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    thinwire::main()
+}

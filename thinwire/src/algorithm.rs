@@ -1,0 +1,129 @@
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use sparse_quant::{Norm, Qsgd};
+use sparse_sgd::{DenseAlgorithm, GtopkAlgorithm, Method, SparseAlgorithm};
+
+/// How the workers' gradients are summed, by the name that the user gave.
+///
+/// Several names mean the same method: the short ones are those of the papers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Algorithm {
+    pub(crate) name: &'static str,
+    kind: Kind,
+    what: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Dense(DenseAlgorithm),
+    TopkAllgather,
+    SsarRecursiveDoubling,
+    SsarSplitAllgather,
+    DsarSplitAllgather,
+    /// With so many bits a value in the second phase.
+    DsarQuantized(u32),
+    Gtopk(GtopkAlgorithm),
+}
+
+/// Values that share one scale when they are quantized: the bucket of the SparCML paper.
+const BUCKET: usize = 1024;
+
+const RING: Kind = Kind::Dense(DenseAlgorithm::Ring);
+const RECURSIVE_DOUBLING: Kind = Kind::Dense(DenseAlgorithm::RecursiveDoubling);
+const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
+const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
+
+#[rustfmt::skip]
+pub(crate) const KNOWN: [Algorithm; 14] = [
+    known("dense", RING, "the same as dense_ring"),
+    known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
+    known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
+    known("topk", Kind::TopkAllgather, "the same as topk_allgather"),
+    known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
+    known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
+    known("ssar_split_allgather", Kind::SsarSplitAllgather, "sparse sums, each range at its owner"),
+    known("dsar_split_allgather", Kind::DsarSplitAllgather, "the same with dense ranges"),
+    known("dsar_qsgd8", Kind::DsarQuantized(8), "the same with ranges of 8 bits a value"),
+    known("dsar_qsgd4", Kind::DsarQuantized(4), "4 bits a value"),
+    known("dsar_qsgd2", Kind::DsarQuantized(2), "2 bits a value"),
+    known("gtopk", BUTTERFLY, "the same as gtopk_butterfly"),
+    known("gtopk_butterfly", BUTTERFLY, "the largest entries of the sum, merged in pairs"),
+    known("gtopk_tree", TREE, "the same up and down a tree, as published"),
+];
+
+const fn known(name: &'static str, kind: Kind, what: &'static str) -> Algorithm {
+    Algorithm { name, kind, what }
+}
+
+impl Algorithm {
+    pub(crate) fn is_dense(self) -> bool {
+        matches!(self.kind, Kind::Dense(_))
+    }
+
+    /// Whether the sum lacks what is small, so that an error feedback has to bring it later.
+    pub(crate) fn is_truncating(self) -> bool {
+        matches!(self.kind, Kind::Gtopk(_))
+    }
+
+    pub(crate) fn method(self, seed: u64) -> anyhow::Result<Method> {
+        Ok(match self.kind {
+            Kind::Dense(algorithm) => Method::Dense(algorithm),
+            Kind::TopkAllgather => Method::Sparse(SparseAlgorithm::TopkAllgather),
+            Kind::SsarRecursiveDoubling => Method::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
+            Kind::SsarSplitAllgather => Method::Sparse(SparseAlgorithm::SsarSplitAllgather),
+            Kind::DsarSplitAllgather => Method::Sparse(SparseAlgorithm::DsarSplitAllgather),
+            Kind::DsarQuantized(bits) => {
+                let quantizer = Arc::new(Qsgd::new(bits, BUCKET, Norm::Max)?);
+                Method::Sparse(SparseAlgorithm::DsarQuantized { quantizer, seed, step: 0 })
+            }
+            Kind::Gtopk(algorithm) => Method::Gtopk(algorithm),
+        })
+    }
+
+    /// One line a name, for the help.
+    pub(crate) fn describe_all() -> String {
+        let mut text = String::from("Algorithms:\n");
+        for Algorithm { name, what, .. } in KNOWN {
+            text.push_str(&format!("  {name:<26}{what}\n"));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        KNOWN.into_iter().find(|known| known.name == name).ok_or_else(|| {
+            let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+            format!("unknown algorithm; the known ones are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_known_name_is_found_and_makes_a_method() {
+        for known in KNOWN {
+            assert_eq!(known.name.parse(), Ok(known));
+            assert!(known.method(7).is_ok(), "{known}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_gets_the_list() {
+        let error = "topq".parse::<Algorithm>().unwrap_err();
+        assert!(KNOWN.iter().all(|known| error.contains(known.name)));
+    }
+}

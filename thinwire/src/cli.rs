@@ -1,0 +1,220 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::algorithm::Algorithm;
+
+/// Trains with sparse collectives over a thin wire.
+///
+/// Without a subcommand it does what `thinwire train` does without options.
+#[derive(Parser, Debug)]
+#[command(name = "thinwire", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Train(TrainArgs),
+    Launch(LaunchArgs),
+}
+
+/// Train real models on real data with several workers, and compare how their gradients travel
+///
+/// Starts the workers as processes on this machine, connected by TCP, and trains each task once with
+/// each algorithm. Shows a table at the end and writes a picture of the losses.
+///
+/// Two tasks come with the program. `mnist`: 10,000 handwritten digits and a network of three layers.
+/// Its gradients are dense; sparse algorithms send the share of the entries that --density says and
+/// keep the rest for later. `spam`: 6,046 mails and a logistic regression. Its gradients are sparse by
+/// nature and summed exactly, so all algorithms end alike.
+///
+/// If RANK and WORLD_SIZE are set (by torchrun --no-python, `thinwire launch`, or a wrapper for Slurm or
+/// mpirun), the process joins that world at MASTER_ADDR and MASTER_PORT instead of starting workers.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = train_notes())]
+pub(crate) struct TrainArgs {
+    /// What to learn; repeat it for both [default: both]
+    #[arg(long = "task", value_enum, value_name = "TASK")]
+    pub(crate) tasks: Vec<TaskName>,
+
+    /// How many workers train together [default: 4, or WORLD_SIZE if it is set]
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub(crate) workers: Option<usize>,
+
+    /// How gradients are summed; repeat it to compare. See below for the names
+    ///
+    /// [default: dense, topk_allgather and gtopk for mnist; dense_recursive_doubling, dense_ring and
+    /// ssar_recursive_doubling for spam]
+    #[arg(long = "algorithm", value_name = "NAME", value_parser = str::parse::<Algorithm>)]
+    pub(crate) algorithms: Vec<Algorithm>,
+
+    /// Which share of the gradient's entries a worker sends, above 0 and at most 1 (mnist only)
+    /// [default: 0.01]
+    ///
+    /// Reached by a warm-up over the first epoch.
+    #[arg(long, value_name = "D", value_parser = density)]
+    pub(crate) density: Option<f64>,
+
+    /// How often to go through the training data [default: 10 for mnist, 6 for spam]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) epochs: Option<u32>,
+
+    /// How many examples a worker takes at a step [default: 32 for mnist, 8 for spam]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch: Option<u32>,
+
+    /// The learning rate [default: chosen for the task]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) learning_rate: Option<f32>,
+
+    /// `tcp`: a process for each worker; `local`: a thread for each
+    #[arg(long, value_enum, default_value_t = TransportName::Tcp)]
+    pub(crate) transport: TransportName,
+
+    /// Decides the first weights, the order of the examples and all rounding by chance
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How many seconds to wait until all workers have appeared [default: 30, or THINWIRE_TIMEOUT]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Write the results to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the picture to this file (SVG)
+    #[arg(long, value_name = "FILE", default_value = "thinwire-train.svg")]
+    pub(crate) plot: PathBuf,
+
+    /// Train the spam task on this file instead: libsvm format, labels 0 and 1 or -1 and 1, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+fn train_notes() -> String {
+    format!(
+        "{}
+mnist: the other algorithms than the dense ones select each worker's largest entries first.
+spam: gtopk algorithms and --density do not apply, since its sum is exact.
+
+Examples:
+  thinwire train
+  thinwire train --task mnist --algorithm dense --algorithm gtopk --density 0.001
+  thinwire train --task spam --workers 8 --json results.json
+  thinwire train --data mails.libsvm --epochs 20
+  thinwire launch -n 4 -- thinwire train --task mnist
+  torchrun --no-python --nproc-per-node 4 thinwire train",
+        Algorithm::describe_all()
+    )
+}
+
+/// Start a command several times as the ranks of one world
+///
+/// Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from
+/// torchrun. Each line that it prints is shown with `[RANK] ` in front. When one of them fails, the others are
+/// ended, its last message is repeated, and the exit code is its own (128 + N if signal N killed it).
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  thinwire launch -n 4 -- thinwire train --task spam")]
+pub(crate) struct LaunchArgs {
+    /// How many processes to start
+    #[arg(short = 'n', long = "workers", value_name = "N", value_parser = workers)]
+    pub(crate) workers: usize,
+
+    /// The port where the ranks meet [default: a free one]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) master_port: Option<u16>,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What can be learned.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskName {
+    /// Handwritten digits, with a neural network
+    Mnist,
+    /// Mails, spam or not, with a logistic regression
+    Spam,
+}
+
+impl TaskName {
+    pub(crate) const ALL: [Self; 2] = [Self::Mnist, Self::Spam];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mnist => "mnist",
+            Self::Spam => "spam",
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TransportName {
+    /// A process for each worker, over loopback TCP
+    Tcp,
+    /// A thread for each worker, in this process
+    Local,
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("there has to be at least 1 worker".into()),
+        Ok(count) if count <= MAX_WORKERS => Ok(count),
+        Ok(_) => Err(format!("more than {MAX_WORKERS} workers do not fit one machine")),
+        Err(_) => Err("not a whole number".into()),
+    }
+}
+
+/// A process each, all on this machine: beyond this it is a mistake.
+const MAX_WORKERS: usize = 256;
+
+fn density(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(density) if density > 0.0 && density <= 1.0 => Ok(density),
+        _ => Err("a density is a number above 0 and at most 1".into()),
+    }
+}
+
+fn rate(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("a learning rate is a number above 0".into()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds above 0".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_in_words() {
+        assert_eq!(workers("0").unwrap_err(), "there has to be at least 1 worker");
+        assert!(workers("-1").is_err() && workers("257").is_err());
+        assert_eq!(workers("256"), Ok(256));
+        for bad in ["0", "-0.1", "1.01", "NaN", "inf", "x", ""] {
+            assert!(density(bad).unwrap_err().contains("above 0 and at most 1"), "{bad}");
+        }
+        assert_eq!(density("1"), Ok(1.0));
+        assert!(rate("inf").is_err() && rate("0").is_err() && rate("1e-3") == Ok(0.001));
+        assert!(seconds("0").is_err() && seconds("1e300").is_err());
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+    }
+}

@@ -1,0 +1,67 @@
+//! The thinwire program, as a library so that tests can use its parts.
+//!
+//! `thinwire train` trains real models with several workers and compares how their gradients travel;
+//! `thinwire launch` starts a command once a rank. Everything else is behind [`main`]; see `thinwire --help`.
+
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod cli;
+pub mod data;
+mod error;
+mod output;
+mod plan;
+mod process;
+mod tasks;
+mod train;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+pub use error::{Error, ErrorKind};
+
+use crate::cli::{Cli, Command};
+
+/// Runs the program with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Warnings of the libraries; THINWIRE_LOG shows more or less.
+    let filter = EnvFilter::try_from_env("THINWIRE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let command = Cli::parse().command;
+    let command = match command {
+        Some(command) => command,
+        None => match Cli::try_parse_from(["thinwire", "train"]).map(|cli| cli.command) {
+            Ok(Some(command)) => command,
+            Ok(None) => return Ok(()),
+            Err(error) => error.exit(),
+        },
+    };
+    match command {
+        Command::Train(args) => train::train(&args),
+        Command::Launch(args) => process::launch::launch(&args),
+    }
+}
+
+/// Says why the program stops, as its last words.
+fn complain(error: &Error) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = match error {
+        Error::Child { report, .. } => stderr.write_all(report),
+        Error::Interrupted { .. } => Ok(()),
+        _ => writeln!(stderr, "thinwire: error: {error}"),
+    };
+}

@@ -1,0 +1,136 @@
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+use crate::train::Outcome;
+
+const HEADER: [&str; 12] = [
+    "task",
+    "algorithm",
+    "density",
+    "test accuracy",
+    "bytes / worker / step",
+    "fewer",
+    "compute",
+    "select",
+    "communicate",
+    "update",
+    "wall",
+    "speed-up",
+];
+
+/// The outcomes, a line each, with what the columns mean.
+pub(super) fn render(outcomes: &[Outcome]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(HEADER);
+    for outcome in outcomes {
+        table.add_row(row(outcome, baseline(outcomes, outcome)).into_iter().enumerate().map(|(column, text)| {
+            Cell::new(text).set_alignment(if column < 2 { CellAlignment::Left } else { CellAlignment::Right })
+        }));
+    }
+    let workers = outcomes.first().map_or(0, |outcome| outcome.workers);
+    format!(
+        "{table}\n{workers} workers. Bytes: what a worker sends at a step, headers included, once the warm-up of \
+         the density is over; `fewer` and\n`speed-up` compare with the first dense run of the task. Times: \
+         seconds for the whole run, means over the workers; waiting for\nothers is part of communicate."
+    )
+}
+
+/// The dense run that another run of the same task is compared with.
+fn baseline<'a>(outcomes: &'a [Outcome], outcome: &Outcome) -> Option<&'a Outcome> {
+    outcomes.iter().find(|other| other.is_dense && other.task == outcome.task)
+}
+
+fn row(outcome: &Outcome, baseline: Option<&Outcome>) -> [String; 12] {
+    let seconds = |seconds: f64| format!("{seconds:.2}");
+    let fewer = baseline.map(|dense| dense.bytes_per_worker_step / outcome.bytes_per_worker_step);
+    // A world of one sends nothing.
+    let fewer = fewer.filter(|ratio| ratio.is_finite());
+    [
+        outcome.task.into(),
+        outcome.algorithm.into(),
+        percent(outcome.density, 3),
+        outcome.accuracy.map_or("-".into(), |accuracy| format!("{:.2} %", 100.0 * accuracy)),
+        bytes(outcome.bytes_per_worker_step),
+        fewer.map_or("-".into(), |ratio| format!("{ratio:.1}x")),
+        seconds(outcome.compute_s),
+        seconds(outcome.select_s),
+        seconds(outcome.communicate_s),
+        seconds(outcome.update_s),
+        seconds(outcome.wall_s),
+        outcome.speedup_over_dense.map_or("-".into(), |ratio| format!("{ratio:.2}x")),
+    ]
+}
+
+/// A share in per cent, with so many significant digits and no zeros at the end.
+fn percent(share: f64, digits: usize) -> String {
+    let percent = 100.0 * share;
+    let whole = if percent >= 1.0 { percent.log10() as usize + 1 } else { 0 };
+    let text = format!("{percent:.*}", digits.saturating_sub(whole));
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} %")
+}
+
+fn bytes(bytes: f64) -> String {
+    match bytes {
+        1e6.. => format!("{:.2} MB", bytes / 1e6),
+        1e3.. => format!("{:.1} kB", bytes / 1e3),
+        _ => format!("{bytes:.0} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(algorithm: &'static str, is_dense: bool, bytes: f64) -> Outcome {
+        Outcome {
+            task: "mnist",
+            algorithm,
+            density: if is_dense { 1.0 } else { 0.01 },
+            workers: 4,
+            accuracy: Some(0.9655),
+            bytes_per_worker_step: bytes,
+            bytes_per_worker: bytes,
+            wall_s: 2.0,
+            compute_s: 1.0,
+            select_s: 0.25,
+            communicate_s: 0.5,
+            update_s: 0.25,
+            speedup_over_dense: Some(1.5),
+            epochs: 1,
+            steps: 1,
+            loss: 0.1,
+            parameters_hash: "0".into(),
+            predictions_hash: None,
+            is_dense,
+            curve: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_run() {
+        let text = render(&[outcome("dense", true, 3_215_000.0), outcome("gtopk", false, 85_720.0)]);
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
+        for part in ["100 %", "96.55 %", "3.21 MB", "1.0x", "1.50x"] {
+            assert!(line("dense ").contains(part), "{part}: {text}");
+        }
+        for part in ["1 %", "85.7 kB", "37.5x"] {
+            assert!(line("gtopk").contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = |share| percent(share, 3);
+        assert_eq!([1.0, 0.25, 0.01, 0.001, 0.01382].map(shown), ["100 %", "25 %", "1 %", "0.1 %", "1.38 %"]);
+        assert_eq!([0.0, 999.0, 1000.0, 2.5e6].map(bytes), ["0 B", "999 B", "1.0 kB", "2.50 MB"]);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_a_dash() {
+        let alone = Outcome { speedup_over_dense: None, ..outcome("gtopk", false, 0.0) };
+        let row = row(&alone, baseline(std::slice::from_ref(&alone), &alone));
+        assert_eq!((&row[5][..], &row[11][..]), ("-", "-"));
+    }
+}

@@ -109,17 +109,17 @@ impl<T: Transport> InFlight<T> {
         Err(Error::Mismatch { peer: Rank::from_index(from), detail })
     }
 
-    /// Sends and receives at the same time.
-    pub(crate) async fn exchange(
+    /// Posts a receive and a send.
+    pub(crate) fn exchange(
         &self,
         to: usize,
         from: usize,
         lane: Lane,
         message: Bytes,
-    ) -> Result<Frame, Error> {
+    ) -> impl Future<Output = Result<Frame, Error>> + Send {
         let received = self.recv(from, lane);
         let sent = self.send(to, lane, message);
-        Ok(try_join(sent, received).await?.1)
+        async move { Ok(try_join(sent, received).await?.1) }
     }
 
     /// Runs the algorithm beside the check, within the communicator's deadline.
@@ -133,8 +133,9 @@ impl<T: Transport> InFlight<T> {
         }
         let deadline = self.shared.options.deadline;
         let transport = &self.shared.transport;
-        // The check goes first, so that a mismatch is noticed even where the data are large.
-        let both = pin!(async { Ok(try_join(self.check(check), algorithm).await?.1) });
+        // Posted first, so that a mismatch is noticed soon even where the data are large.
+        let first = self.check_round(0);
+        let both = pin!(async { Ok(try_join(algorithm, self.check(check, first)).await?.0) });
         let both = match select(both, pin!(transport.sleep(deadline / 3))).await {
             Either::Left((result, _)) => return result,
             Either::Right(((), both)) => both,
@@ -170,19 +171,25 @@ impl<T: Transport> InFlight<T> {
         Tag::new(self.shared.options.context, self.sequence | lane as u32)
     }
 
-    /// By dissemination: in round `i` each rank hears from the rank `2^i` before it.
-    async fn check(&self, check: Check) -> Result<(), Error> {
-        let (rank, ranks) = (self.rank(), self.world_size());
-        let rounds = match check {
-            Check::Neighbour => 1,
-            Check::Everyone => topology::rounds(ranks),
-        };
-        for distance in (0..rounds).map(|round| 1 << round) {
-            let (to, from) =
-                (topology::after(rank, distance, ranks), topology::before(rank, distance, ranks));
-            self.exchange(to, from, Lane::Check, wire::encode_empty(&self.call.0)).await?;
+    async fn check(
+        &self,
+        check: Check,
+        first_round: impl Future<Output = Result<Frame, Error>>,
+    ) -> Result<(), Error> {
+        first_round.await?;
+        if let Check::Everyone = check {
+            for round in 1..topology::rounds(self.world_size()) {
+                self.check_round(round).await?;
+            }
         }
         Ok(())
+    }
+
+    /// A round of dissemination: a rank hears from the one `2^round` before it.
+    fn check_round(&self, round: u32) -> impl Future<Output = Result<Frame, Error>> + Send {
+        let (rank, ranks, distance) = (self.rank(), self.world_size(), 1 << round);
+        let (to, from) = (topology::after(rank, distance, ranks), topology::before(rank, distance, ranks));
+        self.exchange(to, from, Lane::Check, wire::encode_empty(&self.call.0))
     }
 }
 
@@ -196,7 +203,8 @@ impl<T: Transport> Drop for InFlight<T> {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Spoils the communicator on this rank and, unless they said so themselves, tells the others.
+    /// Spoils the communicator on this rank and tells the others. A report from another rank is
+    /// passed on: without that, a rank that leaves at once could seem lost to those who have not heard yet.
     fn poison(&self, error: &Error) {
         let mut poison = lock(&self.poison);
         if poison.is_some() {
@@ -204,9 +212,7 @@ impl<T: Transport> Shared<T> {
         }
         *poison = Some(Arc::new(error.clone()));
         drop(poison);
-        if !matches!(error, Error::Remote { .. }) {
-            self.transport.abort(Scope::Context(self.options.context), &error.to_reason());
-        }
+        self.transport.abort(Scope::Context(self.options.context), &error.to_reason());
     }
 
     pub(crate) fn check_poison(&self) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! What happens when ranks disagree, die, fall silent or send nonsense: an error on every rank.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod common;
 
 use std::time::Duration;
@@ -195,10 +197,13 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
                 communicator.transport().sleep(Duration::from_millis(200)).await;
                 return communicator.barrier().await.unwrap_err();
             }
-            communicator.allreduce::<f32>(&ones(10), &SparseAlgorithm::TopkAllgather).await.unwrap_err()
+            // The owners of the ranges wait for every rank directly.
+            communicator.allreduce::<f32>(&ones(10), &SparseAlgorithm::SsarSplitAllgather).await.unwrap_err()
         });
-        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Timeout), "{errors:?}");
-        assert!(errors.iter().any(|error| error.peer() == Some(Rank(1))), "{errors:?}");
+        for error in errors {
+            assert_eq!((error.kind(), error.peer()), (ErrorKind::Timeout, Some(Rank(1))), "{error}");
+            assert!(error.to_string().ends_with("still waits for rank 1"), "{error}");
+        }
     }
 }
 
@@ -240,7 +245,8 @@ fn a_refused_call_sends_nothing_and_spoils_nothing() {
     run_world(local_world(3), |transport| async move {
         let communicator = communicator(transport);
         let mut short = [0.0_f32; 2];
-        let refused = communicator.allreduce_dense(&[1.0; 3], &mut short, DenseAlgorithm::Ring).await.unwrap_err();
+        let refused =
+            communicator.allreduce_dense(&[1.0; 3], &mut short, DenseAlgorithm::Ring).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
         let refused = communicator.broadcast(Rank(3), bytes::Bytes::new()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
@@ -263,7 +269,12 @@ fn a_corrupted_message_names_its_sender() {
             transports.insert(1, corrupting);
             let errors = run_world(transports, |transport| async move {
                 let communicator = communicator(transport);
-                algorithm.sum::<_, f32>(&communicator, &ones(100)).await.unwrap_err()
+                // The message may be one that not every rank depends on: then the next call tells.
+                let first = algorithm.sum::<_, f32>(&communicator, &ones(100)).await.map(drop);
+                match first {
+                    Ok(()) => communicator.barrier().await.unwrap_err(),
+                    Err(error) => error,
+                }
             });
             for error in errors {
                 let about = matches!(error.kind(), ErrorKind::Malformed | ErrorKind::Mismatch);

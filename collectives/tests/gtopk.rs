@@ -1,5 +1,7 @@
 //! The laws of the global top-k.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod common;
 
 use collectives::{Communicator, GlobalTopk, GtopkAlgorithm, PutBack};
@@ -55,7 +57,11 @@ fn conserving_put_back_loses_nothing() {
                     let results = gtopk(&inputs, k, algorithm, PutBack::Conserving);
                     let global = results[0].sum.clone();
                     let after = total(results.into_iter().map(|result| result.put_back).chain([global]));
-                    assert_eq!(after, total(inputs.clone()), "P = {ranks}, {shape:?}, k = {k}, {algorithm:?}");
+                    assert_eq!(
+                        after,
+                        total(inputs.clone()),
+                        "P = {ranks}, {shape:?}, k = {k}, {algorithm:?}"
+                    );
                 }
             }
         }

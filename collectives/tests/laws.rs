@@ -1,5 +1,7 @@
 //! What every allreduce must do, at every world size, dimension, support shape and type.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod common;
 
 use collectives::{Communicator, SparseAlgorithm};
@@ -40,7 +42,8 @@ fn sums<T: Transport, E: Element>(transports: Vec<T>, cases: &[Case<E>]) -> Vec<
             for algorithm in Algorithm::all() {
                 let input = &case.inputs[communicator.rank().index()];
                 let sum = algorithm.sum(&communicator, input).await;
-                by_algorithm.push(sum.unwrap_or_else(|error| panic!("{}, {algorithm:?}: {error}", case.name)));
+                by_algorithm
+                    .push(sum.unwrap_or_else(|error| panic!("{}, {algorithm:?}: {error}", case.name)));
             }
             sums.push(by_algorithm);
         }
@@ -111,10 +114,12 @@ fn every_sum_of_i32_is_the_oracles_and_the_same_on_all_ranks() {
 #[test]
 fn delays_do_not_change_a_bit() {
     for ranks in [2, 3, 4, 7, 8] {
-        let cases: Vec<Case<f32>> = cases(ranks).into_iter().filter(|case| case.inputs[0].dim() > 1).collect();
+        let cases: Vec<Case<f32>> =
+            cases(ranks).into_iter().filter(|case| case.inputs[0].dim() > 1).collect();
         let calm = sums(local_world(ranks), &cases);
         for seed in 0..2 {
-            let delayed = local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(seed)).collect();
+            let delayed =
+                local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(seed)).collect();
             let shaken = sums(delayed, &cases);
             for (calm, shaken) in calm.iter().flatten().flatten().zip(shaken.iter().flatten().flatten()) {
                 assert_eq!(bits(calm), bits(shaken));
@@ -156,7 +161,11 @@ fn a_quantized_sum_is_near_and_the_same_on_all_ranks() {
             let (algorithm, inputs) = (&algorithm, &inputs);
             let sums = run_world(local_world(ranks), |transport| async move {
                 let communicator = Communicator::new(transport);
-                communicator.allreduce(&inputs[communicator.rank().index()], algorithm).await.unwrap().into_dense()
+                communicator
+                    .allreduce(&inputs[communicator.rank().index()], algorithm)
+                    .await
+                    .unwrap()
+                    .into_dense()
             });
             let mut exact = vec![0.0_f32; 1000];
             for (at, value) in inputs.iter().flat_map(SparseVec::iter) {

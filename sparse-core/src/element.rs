@@ -39,12 +39,15 @@ pub trait Element: Pod + PartialEq + Debug + Send + Sync + sealed::Sealed {
     fn is_nan(self) -> bool;
 
     /// The sum, and whether it overflowed (then it is wrapped). Halves are added in `f32` and rounded.
+    ///
+    /// Commutative bit for bit: a sum that is NaN is always the same NaN. (Processors hand on the payload
+    /// of one operand, and compilers swap operands.)
     fn add(self, other: Self) -> (Self, bool);
 
     /// The value as an accumulator; exact.
     fn widen(self) -> Self::Acc;
 
-    /// `acc + self`.
+    /// `acc + self`; commutative bit for bit, as [`add`](Element::add).
     fn accumulate(self, acc: Self::Acc) -> Self::Acc;
 
     /// The accumulator rounded to this type, and whether it does not fit (then it is wrapped).
@@ -175,7 +178,7 @@ macro_rules! float {
 
             #[inline]
             fn add(self, other: Self) -> (Self, bool) {
-                (self + other, false)
+                (other.accumulate(self), false)
             }
 
             #[inline]
@@ -185,7 +188,8 @@ macro_rules! float {
 
             #[inline]
             fn accumulate(self, acc: Self) -> Self {
-                acc + self
+                let sum = acc + self;
+                if sum.is_nan() { Self::NAN } else { sum }
             }
 
             #[inline]
@@ -239,7 +243,7 @@ macro_rules! half {
 
             #[inline]
             fn add(self, other: Self) -> (Self, bool) {
-                (Self::from_f32(Self::to_f32(self) + Self::to_f32(other)), false)
+                Self::narrow(other.accumulate(self.widen()))
             }
 
             #[inline]
@@ -249,12 +253,12 @@ macro_rules! half {
 
             #[inline]
             fn accumulate(self, acc: f32) -> f32 {
-                acc + Self::to_f32(self)
+                Self::to_f32(self).accumulate(acc)
             }
 
             #[inline]
             fn narrow(acc: f32) -> (Self, bool) {
-                (Self::from_f32(acc), false)
+                (if acc.is_nan() { Self::NAN } else { Self::from_f32(acc) }, false)
             }
 
             #[inline]

@@ -19,8 +19,11 @@ use crate::{Element, Error, SparseVec};
 /// ```
 pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> {
     check_dim(values.len() as u64)?;
-    if k == 0 || k >= values.len() {
-        return if k == 0 { SparseVec::empty(values.len() as u64) } else { SparseVec::from_dense(values) };
+    if k >= values.len() {
+        return SparseVec::from_dense(values);
+    }
+    if k == 0 {
+        return SparseVec::empty(values.len() as u64);
     }
     let slot = Slot::of_kth(values, k);
     let (mut cut, most) = match slot {

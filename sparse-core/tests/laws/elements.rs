@@ -8,6 +8,7 @@ crate::for_each_type!(
     magnitude_orders_as_absolute_values_do,
     magnitude_keeps_to_its_bits,
     addition_is_the_sum_of_two,
+    addition_commutes_bit_for_bit,
     accumulating_then_narrowing_is_the_sum,
     conversion_to_f32_and_back_keeps_small_numbers,
 );
@@ -36,6 +37,19 @@ fn addition_is_the_sum_of_two<T: Sample>(runner: &mut TestRunner) {
         prop_assert_eq!(overflowed, T::sum(&[a, b]).is_none());
         prop_assert!(T::CAN_OVERFLOW || !overflowed);
         prop_assert!(T::sum(&[a, b]).is_none_or(|expected| sum.same(expected)));
+        Ok(())
+    });
+}
+
+fn addition_commutes_bit_for_bit<T: Sample>(runner: &mut TestRunner) {
+    // Any bits, so that NaN of different payloads meet.
+    check(runner, (any::<u64>(), any::<u64>()), |(a, b)| {
+        let from_bits = |bits: u64| bytemuck::pod_read_unaligned::<T>(&bits.to_ne_bytes()[..size_of::<T>()]);
+        let with_nan =
+            |bits: u64| from_bits(if bits.is_multiple_of(2) { bits | 0x7ff0_7ff0_7ff0_7ff0 } else { bits });
+        let (a, b) = (with_nan(a), with_nan(b));
+        let (ab, ba) = (std::hint::black_box(a).add(b).0, std::hint::black_box(b).add(a).0);
+        prop_assert_eq!(bytemuck::bytes_of(&ab), bytemuck::bytes_of(&ba));
         Ok(())
     });
 }

@@ -25,6 +25,11 @@ pub struct Config {
     pub density: DensitySchedule,
     /// The factor of the last step's velocity, in [0, 1). At 0 no velocity is kept.
     pub momentum: f32,
+    /// Whether a rank forgets its velocity where it sends (*momentum factor masking* of Deep Gradient
+    /// Compression). Off, density 1 is SGD with momentum, and a lower one stays close to it at the same
+    /// learning rate; on, an entry that is sent often has hardly any momentum and wants a higher rate, but a
+    /// stale velocity cannot push on. Not used by [`Method::Dense`].
+    pub momentum_masking: bool,
     /// Bounds the norm of the averaged gradient: each rank clips its own to this over the root of the
     /// number of ranks, before it is accumulated. In every method, so that they can be compared.
     pub clip_norm: Option<f32>,
@@ -36,7 +41,14 @@ impl Config {
     /// No momentum, no clipping, and nothing lost ([`PutBack::Conserving`]).
     #[must_use]
     pub const fn new(method: Method, density: DensitySchedule) -> Self {
-        Self { method, density, momentum: 0.0, clip_norm: None, put_back: PutBack::Conserving }
+        Self {
+            method,
+            density,
+            momentum: 0.0,
+            momentum_masking: false,
+            clip_norm: None,
+            put_back: PutBack::Conserving,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -69,7 +69,8 @@ impl DensitySchedule {
         if step >= self.steps {
             return self.last;
         }
-        let (low, high) = if self.start < self.last { (self.start, self.last) } else { (self.last, self.start) };
+        let (low, high) =
+            if self.start < self.last { (self.start, self.last) } else { (self.last, self.start) };
         // Clamped, because the rounding of the power must not leave the interval.
         (self.start * power(self.last / self.start, step as f64 / self.steps as f64)).clamp(low, high)
     }
@@ -164,7 +165,8 @@ mod tests {
     fn warm_up_has_the_stages_of_the_paper() {
         // 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 % of Deep Gradient Compression: a factor of 4 an epoch.
         let schedule = DensitySchedule::warm_up(1.0 / 1024.0, 4).unwrap();
-        for (epoch, stage) in [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.000_976_562_5].into_iter().enumerate() {
+        for (epoch, stage) in [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.000_976_562_5].into_iter().enumerate()
+        {
             assert!((schedule.density(epoch as u64) - stage).abs() < 1e-15);
         }
     }

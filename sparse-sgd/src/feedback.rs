@@ -1,8 +1,8 @@
 //! Error feedback with momentum correction: what a rank has not sent yet, and how that grows.
 //!
 //! From *Deep Gradient Compression* (Lin et al., 2018). With gradient g, momentum m, velocity u and
-//! residual v, a step does u = m u + g, v = v + u, sends the largest entries of v, and clears u and v
-//! where they were sent ("factor masking": what was sent must not go on pushing with an old velocity).
+//! residual v, a step does u = m u + g, v = v + u, sends the largest entries of v, and clears v where it
+//! was sent; with masking, u too.
 
 use sparse_core::SparseVec;
 
@@ -13,6 +13,7 @@ use sparse_core::SparseVec;
 #[derive(Debug)]
 pub(crate) struct Feedback {
     momentum: f32,
+    masking: bool,
     residual: Vec<f32>,
     /// Empty without momentum.
     velocity: Vec<f32>,
@@ -22,9 +23,9 @@ pub(crate) struct Feedback {
 
 impl Feedback {
     /// `velocity` is empty without momentum, else as long as `residual`.
-    pub(crate) fn new(momentum: f32, residual: Vec<f32>, velocity: Vec<f32>) -> Self {
+    pub(crate) fn new(momentum: f32, masking: bool, residual: Vec<f32>, velocity: Vec<f32>) -> Self {
         let (next_residual, next_velocity) = (vec![0.0; residual.len()], vec![0.0; velocity.len()]);
-        Self { momentum, residual, velocity, next_residual, next_velocity }
+        Self { momentum, masking, residual, velocity, next_residual, next_velocity }
     }
 
     pub(crate) fn residual(&self) -> &[f32] {
@@ -37,7 +38,12 @@ impl Feedback {
 
     /// Adds `factor` times the gradients, end to end, to what was not sent yet, and returns the result.
     /// One pass.
-    pub(crate) fn accumulate<'a>(&mut self, gradients: impl Iterator<Item = &'a [f32]>, factor: f32) -> &[f32] {
+    pub(crate) fn accumulate<'a>(
+        &mut self,
+        gradients: impl Iterator<Item = &'a [f32]>,
+        factor: f32,
+    ) -> &[f32] {
+        let momentum = self.momentum;
         let mut at = 0;
         for gradient in gradients {
             let range = at..at + gradient.len();
@@ -51,7 +57,7 @@ impl Feedback {
             } else {
                 let velocity = self.velocity[range.clone()].iter().zip(&mut self.next_velocity[range]);
                 for (((next, v), (u, next_u)), g) in next.zip(residual).zip(velocity).zip(gradient) {
-                    *next_u = self.momentum * u + factor * g;
+                    *next_u = momentum * u + factor * g;
                     *next = v + *next_u;
                 }
             }
@@ -63,10 +69,11 @@ impl Feedback {
     /// Work only on those entries.
     pub(crate) fn commit(&mut self, sent: &SparseVec<f32>, put_back: Option<&SparseVec<f32>>) {
         for &index in sent.indices() {
-            let index = index as usize;
-            self.next_residual[index] = 0.0;
-            if let Some(u) = self.next_velocity.get_mut(index) {
-                *u = 0.0;
+            self.next_residual[index as usize] = 0.0;
+        }
+        if self.masking && !self.next_velocity.is_empty() {
+            for &index in sent.indices() {
+                self.next_velocity[index as usize] = 0.0;
             }
         }
         for (index, value) in put_back.into_iter().flat_map(SparseVec::iter) {
@@ -87,9 +94,8 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let entry = (-9.0..9.0_f32, any::<bool>(), prop::option::of(-9.0..9.0_f32));
-        (0..20_usize).prop_flat_map(move |len| {
-            prop::collection::vec(prop::collection::vec(entry.clone(), len), 1..6)
-        })
+        (0..20_usize)
+            .prop_flat_map(move |len| prop::collection::vec(prop::collection::vec(entry.clone(), len), 1..6))
     }
 
     fn sparse(dense: impl Iterator<Item = Option<f32>> + Clone) -> SparseVec<f32> {
@@ -105,11 +111,12 @@ mod tests {
     proptest! {
         #[test]
         fn every_entry_follows_the_recurrence(
-            steps in steps(), momentum in prop_oneof![Just(0.0), 0.1..1.0_f32], factor in 0.1..1.0_f32, cut in 0..20_usize
+            steps in steps(), momentum in prop_oneof![Just(0.0), 0.1..1.0_f32], masking in any::<bool>(),
+            factor in 0.1..1.0_f32, cut in 0..20_usize,
         ) {
             let len = steps[0].len();
             let velocity = vec![0.0; if momentum == 0.0 { 0 } else { len }];
-            let mut feedback = Feedback::new(momentum, vec![0.0; len], velocity);
+            let mut feedback = Feedback::new(momentum, masking, vec![0.0; len], velocity);
             let (mut u, mut v) = (vec![0.0; len], vec![0.0; len]);
             for step in &steps {
                 let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
@@ -126,7 +133,8 @@ mod tests {
                 feedback.commit(&sent, Some(&put_back));
                 for (i, (_, sent, back)) in step.iter().enumerate() {
                     if *sent {
-                        (u[i], v[i]) = (0.0, 0.0);
+                        v[i] = 0.0;
+                        u[i] = if masking { 0.0 } else { u[i] };
                     }
                     v[i] += back.unwrap_or(0.0);
                 }
@@ -139,7 +147,7 @@ mod tests {
         fn a_step_without_commit_changes_nothing(steps in steps(), momentum in prop_oneof![Just(0.0), Just(0.9_f32)]) {
             let len = steps[0].len();
             let velocity = vec![0.0; if momentum == 0.0 { 0 } else { len }];
-            let mut feedback = Feedback::new(momentum, vec![0.0; len], velocity);
+            let mut feedback = Feedback::new(momentum, true, vec![0.0; len], velocity);
             let mut reference = feedback.accumulate([].into_iter(), 1.0).to_vec();
             for step in &steps {
                 let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();

@@ -13,9 +13,8 @@
 //!
 //! What is not sent waits in a *residual* on its rank and is added to the next gradient (*error
 //! feedback*), so nothing is lost: with [`PutBack::Conserving`], all updates and all residuals together
-//! are the sum of all gradients, up to the rounding of sums. With momentum, each rank gathers its *velocity*
-//! in the residual in place of the bare gradient, and forgets it where it was sent (*momentum correction*
-//! and *momentum factor masking*); so at density 1 there is no momentum left.
+//! are the sum of all gradients, up to the rounding of sums. With momentum, each rank gathers its
+//! *velocity* in the residual in place of the bare gradient (*momentum correction*).
 //!
 //! From *Deep Gradient Compression* (Lin et al., ICLR 2018) and *A Distributed Synchronous SGD Algorithm
 //! with Global Top-k Sparsification for Low Bandwidth Networks* (Shi et al., ICDCS 2019).

@@ -22,8 +22,9 @@ use crate::{Config, Error, Method, OptimizerState, StepReport, clip, parameters_
 ///
 /// # Errors and cancellation
 /// If a step fails, or its future is dropped, values, residual, velocity and step counter on this rank are
-/// bit for bit as before the call. Other ranks may have completed the step. A rank that refuses a call for
-/// its arguments does not tell the others, who wait for it until their deadline or its end.
+/// bit for bit as before the call. Other ranks may have completed the step, so to go on after an
+/// [`Error::Collective`] means to go back to a checkpoint of all ranks. A rank that refuses a call for its
+/// arguments does not tell the others, who wait for it until their deadline or its end.
 ///
 /// NaN and infinities are not stopped: they rank above every number, travel first, and reach the values of
 /// all ranks alike.
@@ -54,8 +55,8 @@ impl<T: Transport> Optimizer<T> {
     ///
     /// [`Method::Dense`] is SGD with momentum on the average g: u = m u + g, value -= rate u. The other
     /// methods add this rank's gradient g to its velocity (u = m u + g) and that to its residual
-    /// (v = v + u), send the k largest entries of v, clear u and v where they were sent, add to v what
-    /// gTop-k gives back, and apply value -= rate sum / P.
+    /// (v = v + u), send the k largest entries of v, clear v where it was sent (and u, with momentum
+    /// masking), add to v what gTop-k gives back, and apply value -= rate sum / P.
     ///
     /// The names, lengths and order of the parameters are fixed by the first step that succeeds. Local
     /// work: one pass over the gradient if clipping is on, one that accumulates, the selection, and an
@@ -95,7 +96,7 @@ impl<T: Transport> Optimizer<T> {
             }
             Method::Sparse(algorithm) => {
                 let selected = top_k(model.feedback.accumulate(gradients(), factor), k)?;
-                let algorithm = at_step(algorithm, self.steps + self.sparse_steps);
+                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps));
                 clock.selected();
                 let sum = self.communicator.allreduce(&selected, &algorithm).await?;
                 clock.communicated();
@@ -114,7 +115,7 @@ impl<T: Transport> Optimizer<T> {
                 clock.finish(density, k, selected.nnz(), sum.nnz())
             }
         };
-        self.steps += 1;
+        self.steps = self.steps.saturating_add(1);
         Ok(report)
     }
 
@@ -157,7 +158,7 @@ impl<T: Transport> Optimizer<T> {
                 sum.len()
             }
             Method::Sparse(algorithm) => {
-                let algorithm = at_step(algorithm, self.steps + self.sparse_steps);
+                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps));
                 clock.selected();
                 let sum = self.communicator.allreduce(gradient, &algorithm).await?;
                 clock.communicated();
@@ -171,7 +172,7 @@ impl<T: Transport> Optimizer<T> {
                 });
             }
         };
-        self.sparse_steps += 1;
+        self.sparse_steps = self.sparse_steps.saturating_add(1);
         let nnz = gradient.nnz();
         let density = if nnz == 0 { 0.0 } else { nnz as f64 / gradient.dim() as f64 };
         Ok(clock.finish(density, nnz, nnz, nnz_result))
@@ -308,11 +309,12 @@ impl Model {
 
     /// With buffers as long as [`OptimizerState::lengths`] says.
     fn with(layout: Layout, residual: Vec<f32>, velocity: Vec<f32>, config: &Config) -> Self {
-        let (feedback, velocity) = match config.method {
-            Method::Dense(_) => (Feedback::new(config.momentum, residual, Vec::new()), velocity),
-            _ => (Feedback::new(config.momentum, residual, velocity), Vec::new()),
+        let (local, averaged) = match config.method {
+            Method::Dense(_) => (Vec::new(), velocity),
+            _ => (velocity, Vec::new()),
         };
-        Self { layout, feedback, velocity }
+        let feedback = Feedback::new(config.momentum, config.momentum_masking, residual, local);
+        Self { layout, feedback, velocity: averaged }
     }
 
     /// That of the method in use.

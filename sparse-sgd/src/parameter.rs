@@ -86,7 +86,13 @@ impl Layout {
             (None, Some(new)) => (new.name.to_owned(), new.values.len(), false),
             (None, None) => return Ok(()),
         };
-        Err(Error::ParameterCount { expected: self.shapes.len(), found: parameters.len(), name, len, missing })
+        Err(Error::ParameterCount {
+            expected: self.shapes.len(),
+            found: parameters.len(),
+            name,
+            len,
+            missing,
+        })
     }
 }
 

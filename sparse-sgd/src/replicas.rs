@@ -142,7 +142,10 @@ mod tests {
     #[test]
     fn hash_is_the_same_on_every_machine() {
         // Computed once: a change here is a change of what users compare between machines.
-        assert_eq!(parameters_hash([("w", &[1.0, -2.5, f32::NAN][..]), ("b", &[0.0])]), 0xd16f_0233_44eb_6fc0);
+        assert_eq!(
+            parameters_hash([("w", &[1.0, -2.5, f32::NAN][..]), ("b", &[0.0])]),
+            0xd16f_0233_44eb_6fc0
+        );
     }
 
     #[test]

@@ -58,15 +58,21 @@ fn dense_is_sgd_with_momentum_on_the_whole_batch() {
 }
 
 #[test]
-fn sparse_at_density_one_is_sgd() {
+fn density_one_is_sgd_with_momentum_unless_masked() {
     for size in [1, 2, 5, 8] {
         for method in methods() {
-            let config = Config::new(method, constant(1.0));
-            let workers = run(size, async |t| distributed(t, config.clone(), 0.02, 10).await);
-            let start = Worker::new(testkit::local_world(1).remove(0), config.clone()).values;
-            let oracle = single_process(&start, size, 0.0, 0.02_f32.into(), 10);
-            assert_close(&workers[0].values, &oracle, &format!("{config:?} on {size}"));
-            assert!(workers.iter().all(|w| w.optimizer.residual().iter().all(|v| *v == 0.0)));
+            for (momentum, momentum_masking) in [(0.0, false), (0.5, false), (0.5, true)] {
+                let config =
+                    Config { momentum, momentum_masking, ..Config::new(method.clone(), constant(1.0)) };
+                let workers = run(size, async |t| distributed(t, config.clone(), 0.02, 10).await);
+                // A rank that sends everything forgets all its velocity.
+                let masked = momentum_masking && !matches!(method, Method::Dense(_));
+                let momentum = if masked { 0.0 } else { momentum.into() };
+                let start = Worker::new(testkit::local_world(1).remove(0), config.clone()).values;
+                let oracle = single_process(&start, size, momentum, 0.02_f32.into(), 10);
+                assert_close(&workers[0].values, &oracle, &format!("{config:?} on {size}"));
+                assert!(workers.iter().all(|w| w.optimizer.residual().iter().all(|v| *v == 0.0)));
+            }
         }
     }
 }

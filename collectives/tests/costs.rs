@@ -110,15 +110,13 @@ fn doubling(world: &World, size: impl Fn(&Partial) -> usize) -> Vec<Cost> {
     let mut costs = vec![Cost::default(); ranks];
     let partial = |rank: usize| Partial { support: world.supports[rank].clone(), dense: false };
     let mut members = Vec::new();
-    for rank in 0..ranks {
-        if rank < 2 * extra {
-            if rank % 2 == 0 {
-                costs[rank].send(size(&partial(rank)));
-            } else {
-                members.push((rank, partial(rank - 1).merge(&partial(rank), world.dim)));
-            }
-        } else {
+    for (rank, cost) in costs.iter_mut().enumerate() {
+        if rank >= 2 * extra {
             members.push((rank, partial(rank)));
+        } else if rank.is_multiple_of(2) {
+            cost.send(size(&partial(rank)));
+        } else {
+            members.push((rank, partial(rank - 1).merge(&partial(rank), world.dim)));
         }
     }
     for round in 0..active.ilog2() {

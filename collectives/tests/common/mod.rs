@@ -1,5 +1,5 @@
 //! The algorithms and what a run of each needs, for all tests of the collectives.
-#![allow(dead_code)] // Each test binary uses its own part.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use collectives::{Communicator, DenseAlgorithm, Error, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::{Element, SparseVec};
@@ -7,13 +7,13 @@ use transport::Transport;
 
 /// An allreduce of either kind; a new algorithm gets its row in [`ALL`](Self::all).
 #[derive(Clone, Debug)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     Dense(DenseAlgorithm),
     Sparse(SparseAlgorithm),
 }
 
 impl Algorithm {
-    pub fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         vec![
             Self::Dense(DenseAlgorithm::Ring),
             Self::Dense(DenseAlgorithm::RecursiveDoubling),
@@ -25,7 +25,7 @@ impl Algorithm {
     }
 
     /// The sum as dense values.
-    pub async fn sum<T: Transport, E: Element>(
+    pub(crate) async fn sum<T: Transport, E: Element>(
         &self,
         communicator: &Communicator<T>,
         input: &SparseVec<E>,
@@ -42,11 +42,11 @@ impl Algorithm {
     }
 }
 
-pub const GTOPK: [GtopkAlgorithm; 2] = [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly];
-pub const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
+pub(crate) const GTOPK: [GtopkAlgorithm; 2] = [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly];
+pub(crate) const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
 
 /// The dimensions at which partitions and rounds have their edges.
-pub fn dims(ranks: usize) -> Vec<u64> {
+pub(crate) fn dims(ranks: usize) -> Vec<u64> {
     let ranks = ranks as u64;
     let mut dims = vec![0, 1, ranks - 1, ranks, ranks + 1, 1000];
     dims.sort_unstable();
@@ -55,6 +55,6 @@ pub fn dims(ranks: usize) -> Vec<u64> {
 }
 
 /// The values' bits, for comparisons that NaN and signed zeros cannot blur.
-pub fn bits<E: Element>(values: &[E]) -> Vec<u8> {
+pub(crate) fn bits<E: Element>(values: &[E]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }

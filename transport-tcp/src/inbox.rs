@@ -131,13 +131,12 @@ impl Inbox {
         let over = state.over.clone();
         let Some((queue, position)) = state.find_receiver(tag, ticket) else { return Poll::Pending };
         if let Some(Message { body: Body::Whole(_), .. }) = queue.messages.get(position)
-            && let Some(Message { body: Body::Whole(payload), cost, sent }) = queue.messages.remove(position)
+            && let Some(Message { body: Body::Whole(payload), cost, .. }) = queue.messages.remove(position)
         {
             queue.receivers.remove(position);
             state.forget_if_empty(tag);
             state.held -= cost;
             effects.credit = cost;
-            effects.sent.extend(sent.map(|sent| (sent, Ok(()))));
             return Poll::Ready((Ok(payload), effects));
         }
         if let Some(error) = over {
@@ -260,7 +259,7 @@ impl Inbox {
         effects
     }
 
-    /// A message to oneself. `Some`: it waits until a receiver takes it.
+    /// A message to oneself. `Some`: it waits until a receiver is posted for it.
     pub(crate) fn post_own(&self, tag: Tag, payload: Bytes) -> (Posted, Effects) {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
@@ -332,8 +331,8 @@ impl State {
         self.match_up(tag, position, effects);
     }
 
-    /// Looks at the pair at this position: a whole message wakes its receiver, an announced one is
-    /// asked for.
+    /// Looks at the pair at this position: a whole message wakes its receiver and completes its send,
+    /// an announced one is asked for.
     fn match_up(&mut self, tag: Tag, position: usize, effects: &mut Effects) {
         let Some(queue) = self.tags.get_mut(&tag) else { return };
         let (Some(message), Some(receiver)) =
@@ -342,7 +341,10 @@ impl State {
             return;
         };
         match &mut message.body {
-            Body::Whole(_) => effects.wake.extend(receiver.waker.take()),
+            Body::Whole(_) => {
+                effects.wake.extend(receiver.waker.take());
+                effects.sent.extend(message.sent.take().map(|sent| (sent, Ok(()))));
+            }
             Body::Announced { asked_for: true, .. } => {}
             Body::Announced { id, length, asked_for } => {
                 *asked_for = true;

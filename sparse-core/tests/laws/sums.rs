@@ -15,6 +15,7 @@ crate::for_each_type!(
     reduce_equals_merging_when_sums_are_exact,
     accumulating_equals_the_sequential_sum,
     scattering_equals_dense_addition,
+    the_dense_form_is_the_sum_with_zeros,
     failed_sums_change_nothing,
     operands_of_other_dimensions_are_refused,
 );
@@ -119,6 +120,17 @@ fn scattering_equals_dense_addition<T: Sample>(runner: &mut TestRunner) {
             prop_assert!(found.same(expected) || (right.is_zero() && found == expected));
         }
         Ok(())
+    });
+}
+
+fn the_dense_form_is_the_sum_with_zeros<T: Sample>(runner: &mut TestRunner) {
+    check(runner, values::<T>(0..70), |values| {
+        // All values are entries, zeros of both signs among them.
+        let indices = (0..values.len() as u32).collect();
+        let vec = SparseVec::new(values.len() as u64, indices, values.clone()).unwrap();
+        let mut sum = vec![T::ZERO; values.len()];
+        add_assign(&mut sum, &values).unwrap();
+        assert_same(&vec.to_dense(), &sum)
     });
 }
 

@@ -110,7 +110,9 @@ impl Transport for LocalTransport {
         if !aborted.contains(&scope) {
             aborted.push(scope);
             let error = Error::Aborted { by: self.rank(), scope, reason: reason.into() };
-            world.mailboxes.iter().for_each(|mailbox| mailbox.abort(scope, &error));
+            for mailbox in &world.mailboxes {
+                mailbox.abort(scope, &error);
+            }
         }
     }
 
@@ -160,7 +162,7 @@ impl World {
         for peer in (0..self.size).map(Rank::from_index) {
             if let Ok(mailbox) = self.mailbox(peer, rank) {
                 mailbox.close_sends(if peer == rank { own } else { &lost });
-                mailbox.clear();
+                drop(mailbox.drain());
                 mailbox.close_receives(own);
             }
             if let Ok(mailbox) = self.mailbox(rank, peer) {

@@ -28,6 +28,10 @@ pub const MESSAGE_COST: usize = 128;
 ///   is posted for fit the window together. Tags share the window, but never wait for each other.
 /// - The ends can be closed with an error of their own, and a [`Scope`] can be aborted.
 ///
+/// A back end may also keep one at each end, and let messages cross on demand: the receiver
+/// [asks](Mailbox::ask), the sender notes what the peer [wants](Mailbox::want) and [takes](Mailbox::take)
+/// it. Then a slow receiver fills the memory of nobody but the sender, up to the window.
+///
 /// Payloads are moved, never copied. Every operation takes one short lock; wakers run after it.
 ///
 /// ```
@@ -90,20 +94,42 @@ impl Mailbox {
         wake_all(wake);
     }
 
-    /// Drops the queued messages. Sends that wait complete as if they had been received.
-    pub fn clear(&self) {
+    /// Posts a receive on behalf of a peer; [`take`](Mailbox::take) returns its message.
+    pub fn want(&self, tag: Tag) {
         let mut wake = Vec::new();
-        self.lock().clear(Scope::World, &Ok(()), &mut wake);
+        self.lock().post_receive(tag, &mut wake);
         wake_all(wake);
+    }
+
+    /// The message of the oldest receive that was posted with [`want`](Mailbox::want), once it is here.
+    pub fn take(&self, tag: Tag) -> Option<Bytes> {
+        self.lock().take(tag)
+    }
+
+    /// Whether to ask the peer for a message of this tag: if more receives are posted than messages are
+    /// here or were asked for. Counts as asked if so, until a message of the tag arrives.
+    ///
+    /// Asked for in this way, no more messages arrive unexpected than receives were dropped.
+    pub fn ask(&self, tag: Tag) -> bool {
+        self.lock().ask(tag)
+    }
+
+    /// Takes all messages, those of a tag in their order. Sends that wait complete.
+    pub fn drain(&self) -> Vec<(Tag, Bytes)> {
+        let mut wake = Vec::new();
+        let messages = self.lock().drain(Scope::World, &Ok(()), &mut wake);
+        wake_all(wake);
+        messages
     }
 
     /// Ends every operation in `scope`, pending and later, with `error`; drops its messages.
     ///
-    /// The first abort of a scope wins.
-    pub fn abort(&self, scope: Scope, error: &Error) {
+    /// The first abort of a scope wins; returns whether this is the first.
+    pub fn abort(&self, scope: Scope, error: &Error) -> bool {
         let mut wake = Vec::new();
-        self.lock().abort(scope, error, &mut wake);
+        let first = self.lock().abort(scope, error, &mut wake);
         wake_all(wake);
+        first
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -213,6 +239,8 @@ struct Queue {
     accepted: usize,
     /// In the order of their ids.
     receivers: VecDeque<Receiver>,
+    /// How many messages the peer was asked for that have not come yet.
+    asked: usize,
 }
 
 #[derive(Debug)]
@@ -237,6 +265,7 @@ impl State {
         let mut message = Message { id, payload, receipt: None };
         let cost = message.cost();
         let queue = self.tags.entry(tag).or_default();
+        queue.asked = queue.asked.saturating_sub(1);
         let position = queue.messages.len();
         if let Some(receiver) = queue.receivers.get_mut(position) {
             wake.extend(receiver.waker.take());
@@ -364,30 +393,56 @@ impl State {
         }
     }
 
-    fn abort(&mut self, scope: Scope, error: &Error, wake: &mut Vec<Waker>) {
+    fn abort(&mut self, scope: Scope, error: &Error, wake: &mut Vec<Waker>) -> bool {
         if self.aborted.iter().any(|(known, _)| *known == scope) {
-            return;
+            return false;
         }
         self.aborted.push((scope, error.clone()));
-        self.clear(scope, &Err(error.clone()), wake);
+        let _dropped = self.drain(scope, &Err(error.clone()), wake);
         let ended = self.tags.extract_if(|tag, _| scope.covers(*tag));
         wake.extend(ended.flat_map(|(_, queue)| queue.receivers).filter_map(|receiver| receiver.waker));
+        true
     }
 
-    fn clear(&mut self, scope: Scope, outcome: &Result<(), Error>, wake: &mut Vec<Waker>) {
+    fn take(&mut self, tag: Tag) -> Option<Bytes> {
+        let queue = self.tags.get_mut(&tag).filter(|queue| !queue.receivers.is_empty())?;
+        let message = queue.messages.pop_front()?;
+        queue.receivers.pop_front();
+        queue.accepted -= 1;
+        self.forget_if_empty(tag);
+        Some(message.payload)
+    }
+
+    fn ask(&mut self, tag: Tag) -> bool {
+        let Some(queue) = self.tags.get_mut(&tag) else { return false };
+        let missing = queue.receivers.len() > queue.messages.len() + queue.asked;
+        queue.asked += usize::from(missing);
+        missing
+    }
+
+    /// Takes all messages in `scope`; the sends that wait end with `outcome`.
+    fn drain(
+        &mut self,
+        scope: Scope,
+        outcome: &Result<(), Error>,
+        wake: &mut Vec<Waker>,
+    ) -> Vec<(Tag, Bytes)> {
+        let mut drained = Vec::new();
         for (tag, queue) in self.tags.iter_mut().filter(|(tag, _)| scope.covers(**tag)) {
             for (position, mut message) in queue.messages.drain(..).enumerate() {
                 if position >= queue.accepted {
+                    self.waiting.remove(&message.id);
                     wake.extend(message.complete(outcome.clone()));
                 } else if position >= queue.receivers.len() {
                     self.used -= message.cost();
                 }
+                drained.push((*tag, message.payload));
             }
             queue.accepted = 0;
-            self.waiting.retain(|_, waiting| waiting != tag);
         }
         self.tags.retain(|_, queue| !queue.is_empty());
         self.release(wake);
+        drained
     }
 
     fn abort_of(&self, tag: Tag) -> Option<&Error> {
@@ -416,7 +471,7 @@ impl Queue {
     }
 
     fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.receivers.is_empty()
+        self.messages.is_empty() && self.receivers.is_empty() && self.asked == 0
     }
 }
 

@@ -8,8 +8,8 @@ use futures_util::future::{join, join_all};
 use transport::{AnyTransport, Error, Rank, Tag, Transport};
 
 use super::{
-    KIB, Letters, a_dropped_receive_takes_no_message, large_sends_before_receives_do_not_deadlock, left,
-    meet_all, on_each_rank, ranks, right, stays_pending,
+    KIB, Letters, a_dropped_receive_takes_no_message, left, meet_all, on_each_rank, ranks, right,
+    stays_pending,
 };
 
 /// The world is a vector of transports by rank, and all agree on its size.
@@ -117,5 +117,5 @@ pub fn any_transport_keeps_the_laws<T: Transport>(world: Vec<T>, patience: Durat
     let world: Vec<_> = world.into_iter().map(AnyTransport::new).collect();
     ranks_are_numbered(world.clone(), patience);
     a_dropped_receive_takes_no_message(world.clone(), patience);
-    large_sends_before_receives_do_not_deadlock(world, patience);
+    messages_arrive_in_order_whole_and_once(world, patience);
 }

@@ -124,8 +124,10 @@ async fn stays_pending<T: Transport, F: Future + Unpin>(world: &T, future: F, a_
 
 /// `length` bytes that depend on every bit of `seed`.
 fn payload(seed: u64, length: usize) -> Bytes {
-    let words = (0..length.div_ceil(8) as u64).flat_map(|word| mix(seed ^ mix(word)).to_le_bytes());
-    let mut bytes: Vec<u8> = words.collect();
+    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+    for word in 0..length.div_ceil(8) as u64 {
+        bytes.extend_from_slice(&mix(seed ^ mix(word)).to_le_bytes());
+    }
     bytes.truncate(length);
     bytes.into()
 }

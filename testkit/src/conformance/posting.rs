@@ -176,8 +176,8 @@ pub fn futures_may_be_awaited_in_any_order<T: Transport>(world: Vec<T>, patience
 /// Contract: the futures are futures: the waker of the last poll counts.
 pub fn the_last_waker_is_woken<T: Transport>(world: Vec<T>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
-        let (world, tag, large) = (&world, Tag::new(0, 5), payload(1, 2 * MIB));
-        let count = (96 / world.world_size()).max(12);
+        let (world, tag, large) = (&world, Tag::new(0, 5), payload(1, MIB));
+        let count = (80 / world.world_size()).max(12);
         let mut receive = Box::pin(world.recv(left(world), tag));
         assert!(poll_once(&mut receive).is_pending(), "nothing was sent yet");
         let mut sleep = Box::pin(world.sleep(BEAT));

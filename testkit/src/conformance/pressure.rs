@@ -19,8 +19,8 @@ use super::{
 pub fn large_sends_before_receives_do_not_deadlock<T: Transport>(world: Vec<T>, patience: Duration) {
     let length = match size_of(&world) {
         0..=2 => 64 * MIB,
-        3 | 4 => 16 * MIB,
-        _ => 4 * MIB,
+        3 | 4 => 8 * MIB,
+        _ => 2 * MIB,
     };
     on_each_rank(world, patience, move |world| async move {
         let tag = Tag::new(0, 1);
@@ -42,7 +42,7 @@ pub fn large_sends_before_receives_do_not_deadlock<T: Transport>(world: Vec<T>, 
 ///
 /// Contract: *Posted at the call*, with *drive sends and receives together*.
 pub fn a_posted_receive_completes_its_send<T: Transport>(world: Vec<T>, patience: Duration) {
-    let length = 96 * MIB / size_of(&world).next_power_of_two();
+    let length = 64 * MIB / size_of(&world).next_power_of_two();
     on_each_rank(world, patience, move |world| async move {
         let tag = Tag::new(0, 1);
         let mine = payload(u64::from(world.rank().0), length);
@@ -64,7 +64,7 @@ pub fn tags_do_not_block_each_other<T: Transport>(world: Vec<T>, patience: Durat
     on_each_rank(world, patience, move |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         let (many, large, through) = (Tag::new(0, 1), Tag::new(0, 2), Tag::new(0, 3));
-        let (count, length) = (4_000 / size, 96 * MIB / size.next_power_of_two());
+        let (count, length) = (4_000 / size, 64 * MIB / size.next_power_of_two());
         let small = Letters { from: me, to, tag: many, limit: 200 };
         let mut backlog: Vec<_> = (0..count).map(|index| world.send(to, many, small.number(index))).collect();
         let pieces: Vec<_> = (0..8).map(|piece| payload(piece, length / 16)).collect();
@@ -140,9 +140,15 @@ fn fill<T: Transport>(
         if let Some(told_by_first) = told_by_first {
             let count = told_by_first.await.expect("the count arrives");
             let count = usize::from_le_bytes(count.as_ref().try_into().expect("the count is a number"));
-            for index in 0..count {
-                let received = world.recv(Rank(0), tag).await.expect("a message arrives");
-                same_bytes(&received, &message(index), &format!("message {index}"));
+            let mut index = 0;
+            while index < count {
+                let batch: Vec<_> =
+                    (index..count.min(index + 256)).map(|_| world.recv(Rank(0), tag)).collect();
+                for receive in batch {
+                    let received = receive.await.expect("a message arrives");
+                    same_bytes(&received, &message(index), &format!("message {index}"));
+                    index += 1;
+                }
             }
         }
         if let Some(waiting) = waiting {

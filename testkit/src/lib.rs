@@ -10,8 +10,10 @@ mod counted;
 pub mod faults;
 mod local;
 mod mailbox;
+pub mod oracle;
 mod random;
 mod run_world;
+pub mod strategies;
 pub mod support;
 mod timer;
 

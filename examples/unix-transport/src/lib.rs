@@ -23,9 +23,10 @@ const WINDOW: usize = 16 << 20;
 type Frame = (u8, Tag, Bytes);
 const DATA: u8 = 0;
 const WANT: u8 = 1;
+/// Of a context. The tag is the context and the rank that began it.
 const ABORT: u8 = 2;
-const THE_WORLD: Tag = Tag::new(0, 1);
-const LEAVE: Frame = (3, Tag::new(0, 0), Bytes::new());
+const ABORT_WORLD: u8 = 3;
+const LEAVE: Frame = (4, Tag::new(0, 0), Bytes::new());
 
 /// One rank. Dropping it waits until all that was sent has been handed to the system.
 pub struct UnixTransport {
@@ -50,7 +51,7 @@ impl UnixTransport {
         for (from, to) in connections {
             let (wire, frames) = channel();
             let (inbox, outbox) = (Mailbox::new(usize::MAX), Mailbox::new(WINDOW));
-            links.push(Link { inbox, outbox, wire: Mutex::new(wire) });
+            links.push(Link { inbox, outbox, wire: wire.into() });
             readers.push(from);
             writers.push(thread::spawn(move || write(to, frames)));
         }
@@ -81,7 +82,6 @@ impl Link {
         }
     }
 
-    /// Whether it was the first abort of this scope here; the others are ignored.
     fn abort(&self, scope: Scope, error: &Error) -> bool {
         self.outbox.abort(scope, error);
         self.inbox.abort(scope, error)
@@ -114,12 +114,7 @@ impl Transport for UnixTransport {
     }
 
     fn abort(&self, scope: Scope, reason: &str) {
-        let error = Error::Aborted { by: self.rank, scope, reason: reason.into() };
-        let tag = if let Scope::Context(context) = scope { Tag::new(context, 0) } else { THE_WORLD };
-        let reason = Bytes::copy_from_slice(reason.as_bytes());
-        if self.links.iter().filter(|link| link.abort(scope, &error)).count() > 0 {
-            self.links.iter().for_each(|link| drop(link.wire().send((ABORT, tag, reason.clone()))));
-        }
+        abort(&self.links, self.rank, scope, reason);
     }
 
     fn now(&self) -> Duration {
@@ -139,6 +134,16 @@ impl Drop for UnixTransport {
             unwanted.chain([LEAVE]).for_each(|frame| drop(wire.send(frame)));
         }
         self.writers.drain(..).for_each(|writer| drop(writer.join()));
+    }
+}
+
+/// Ends a scope on this rank and, if that is news here, tells everyone, whoever began it.
+fn abort(links: &[Link], by: Rank, scope: Scope, reason: &str) {
+    let error = Error::Aborted { by, scope, reason: reason.into() };
+    let (kind, context) = if let Scope::Context(it) = scope { (ABORT, it) } else { (ABORT_WORLD, 0) };
+    let frame = (kind, Tag::new(context, by.0), Bytes::copy_from_slice(reason.as_bytes()));
+    if links.iter().filter(|link| link.abort(scope, &error)).count() > 0 {
+        links.iter().for_each(|link| drop(link.wire().send(frame.clone())));
     }
 }
 
@@ -165,13 +170,9 @@ fn read(stream: UnixStream, peer: Rank, links: &[Link]) {
                 link.outbox.want(tag);
                 link.answer(tag);
             }
-            Ok((ABORT, tag, reason)) => {
-                let scope = if tag == THE_WORLD { Scope::World } else { Scope::Context(tag.context) };
-                let reason = String::from_utf8_lossy(&reason);
-                let error = Error::Aborted { by: peer, scope, reason: reason.into() };
-                for link in links {
-                    link.abort(scope, &error);
-                }
+            Ok((kind @ (ABORT | ABORT_WORLD), tag, reason)) => {
+                let scope = if kind == ABORT { Scope::Context(tag.context) } else { Scope::World };
+                abort(links, Rank(tag.number), scope, &String::from_utf8_lossy(&reason));
             }
             Ok(frame) if frame.0 == LEAVE.0 => break Error::peer_lost(peer, "it has left"),
             Ok(_) => break Error::Protocol { peer, detail: "there is no such kind of frame".into() },

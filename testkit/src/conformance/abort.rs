@@ -73,6 +73,25 @@ pub fn an_abort_of_the_world_ends_everything<T: Transport>(world: Vec<T>, patien
     });
 }
 
+/// A rank that gives up and leaves as soon as it learns of an abort does not seem lost to the others, even
+/// to those that have not heard of the abort from its origin yet.
+///
+/// Contract: *A rank passes on an abort that it learns of.*
+pub fn who_leaves_after_an_abort_is_not_lost<T: Transport>(world: Vec<T>, patience: Duration) {
+    // Not `on_each_rank`: here each rank leaves when its part is over.
+    crate::run_world_within(patience, world, |world| async move {
+        let abort = Abort { by: middle(&world), scope: Scope::Context(5), reason: "the shapes differ" };
+        let receives: Vec<_> = ranks(&world).map(|from| world.recv(from, Tag::new(5, 1))).collect();
+        meet_all(&world, Tag::new(0, 1)).await;
+        if world.rank() == abort.by {
+            abort.raise(&world);
+        }
+        for outcome in join_all(receives).await {
+            abort.expect(&outcome.map(drop));
+        }
+    });
+}
+
 #[derive(Clone, Copy)]
 struct Abort {
     by: Rank,

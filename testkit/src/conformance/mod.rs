@@ -31,7 +31,10 @@ use transport::{Rank, Tag, Transport};
 
 use crate::random::mix;
 
-pub use abort::{an_abort_ends_its_context_on_every_rank, an_abort_of_the_world_ends_everything};
+pub use abort::{
+    an_abort_ends_its_context_on_every_rank, an_abort_of_the_world_ends_everything,
+    who_leaves_after_an_abort_is_not_lost,
+};
 pub use delivery::{
     a_rank_may_send_to_itself, a_rank_outside_the_world_is_refused, any_transport_keeps_the_laws,
     empty_messages_are_messages, messages_arrive_in_order_whole_and_once, ranks_are_numbered,

@@ -76,6 +76,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite! { @law a_slow_reader_is_not_lost: 2 }
         $crate::conformance_suite! { @law an_abort_ends_its_context_on_every_rank: 1, 2, 3, 4, 7, 8 }
         $crate::conformance_suite! { @law an_abort_of_the_world_ends_everything: 1, 2, 3, 4, 7, 8 }
+        $crate::conformance_suite! { @law who_leaves_after_an_abort_is_not_lost: 2, 3, 4, 7, 8 }
         // Time.
         $crate::conformance_suite! { @law the_clock_never_runs_backwards: 1, 2 }
         $crate::conformance_suite! { @law a_sleep_counts_from_its_call: 1, 2 }

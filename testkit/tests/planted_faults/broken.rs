@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     /// Every abort is one of the world.
     AbortsAll,
     ChangesReason,
+    /// Who aborted seems lost.
+    CallsAbortLoss,
     AbortsSlowly,
     ClockRunsBackwards,
     NeverSleeps,
@@ -220,6 +222,7 @@ impl Transport for Broken {
 async fn tell<T>(fault: Fault, size: usize, outcome: Result<T, Error>) -> Result<T, Error> {
     match (fault, outcome) {
         (Fault::HidesLoss, Err(Error::PeerLost { .. })) => std::future::pending().await,
+        (Fault::CallsAbortLoss, Err(Error::Aborted { by, .. })) => Err(Error::peer_lost(by, "it has left")),
         (Fault::KnowsNoStrangers, Err(Error::NoSuchRank { rank, .. })) => {
             Err(Error::peer_lost(rank, "it does not answer"))
         }

@@ -163,6 +163,12 @@ fn an_abort_that_does_not_arrive_is_found() {
     check_all(&[
         hangs(laws::an_abort_ends_its_context_on_every_rank, Fault::SwallowsAborts),
         hangs(laws::an_abort_of_the_world_ends_everything, Fault::SwallowsAborts),
+        hangs(laws::who_leaves_after_an_abort_is_not_lost, Fault::SwallowsAborts),
+        finds(
+            laws::who_leaves_after_an_abort_is_not_lost,
+            Fault::CallsAbortLoss,
+            "but an operation ends with",
+        ),
         finds(laws::an_abort_ends_its_context_on_every_rank, Fault::AbortsAll, "but an operation ends with"),
         finds(
             laws::an_abort_ends_its_context_on_every_rank,

@@ -107,7 +107,7 @@ fn assemble(
     let (mut links, mut sockets) = (Vec::new(), Vec::new());
     for (number, peer) in (0..).zip(peers) {
         let Some(Peer { stream, limits: its }) = peer else {
-            links.push(Arc::new(Link::to_self(rank, own, &aborts, start)));
+            links.push(Arc::new(Link::to_self(rank, own, &aborts)));
             continue;
         };
         let (reading, writing) = stream.into_split();
@@ -133,12 +133,12 @@ async fn watch(world: &World) {
     }
     while let Some(next) = detector.next() {
         sleep_until((world.start + next).into()).await;
-        for link in &world.links {
-            if link.is_over() {
+        for (link, outbox) in world.links.iter().filter_map(|link| Some((link, link.outbox.as_ref()?))) {
+            if outbox.is_over() {
                 detector.forget(link.peer);
             }
-            detector.heard(link.peer, link.heard_at());
-            detector.sent(link.peer, link.sent_at());
+            detector.heard(link.peer, outbox.heard_at());
+            detector.sent(link.peer, outbox.sent_at());
         }
         let due = detector.poll(world.start.elapsed());
         let link = |rank: &Rank| world.links.get(rank.index());

@@ -27,7 +27,8 @@ pub(crate) enum Kind {
     Credit = 5,
     /// A sign of life.
     Heartbeat = 6,
-    /// The sender aborts a context (the tag's) or the world (if the id is 1), for the reason given.
+    /// A context (the tag's) or the world (if the id is 1) is aborted, for the reason given; the tag's
+    /// number is the rank that began it.
     Abort = 7,
     /// The sender leaves the world; nothing follows.
     Goodbye = 8,

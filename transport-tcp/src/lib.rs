@@ -161,7 +161,7 @@ impl Transport for TcpTransport {
     }
 
     fn abort(&self, scope: Scope, reason: &str) {
-        self.world.abort(scope, reason);
+        self.world.abort(self.world.rank, scope, reason);
     }
 
     fn now(&self) -> Duration {

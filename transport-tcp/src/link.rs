@@ -4,7 +4,6 @@ use std::future::Future;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -25,25 +24,20 @@ pub(crate) struct Link {
     pub(crate) inbox: Inbox,
     /// `None` for the link to oneself.
     pub(crate) outbox: Option<Outbox>,
-    pub(crate) start: Instant,
     /// What this rank can take.
     own: Limits,
     /// The peer's failure timeout.
     pub(crate) its_patience: Duration,
-    /// When something was last heard from the peer, in nanoseconds since `start`.
-    heard_at: AtomicU64,
 }
 
 impl Link {
-    pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>, start: Instant) -> Self {
+    pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>) -> Self {
         Self {
             peer: rank,
             inbox: Inbox::new(own, Arc::clone(aborts)),
             outbox: None,
-            start,
             own,
             its_patience: own.failure_timeout,
-            heard_at: AtomicU64::new(0),
         }
     }
 
@@ -56,7 +50,7 @@ impl Link {
         socket: OwnedWriteHalf,
     ) -> Self {
         let outbox = Outbox::new(peer, its, own, Arc::clone(aborts), socket, start);
-        let link = Self::to_self(peer, own, aborts, start);
+        let link = Self::to_self(peer, own, aborts);
         Self { outbox: Some(outbox), its_patience: its.failure_timeout, ..link }
     }
 
@@ -96,11 +90,11 @@ impl Link {
         }
     }
 
-    /// Ends what belongs to an aborted scope; with a reason, tells the peer.
-    pub(crate) fn abort(&self, scope: Scope, reason: Option<&Bytes>) {
+    /// Ends what belongs to an aborted scope, and tells the peer.
+    pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &Bytes) {
         self.apply(self.inbox.abort(scope));
         if let Some(outbox) = &self.outbox {
-            self.check(outbox.abort(scope, reason));
+            self.check(outbox.abort(by, scope, reason));
         }
     }
 
@@ -146,24 +140,6 @@ impl Link {
             let _ = SockRef::from(outbox.socket()).shutdown(directions);
         }
         self.apply(self.inbox.end(error));
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.outbox.as_ref().is_some_and(Outbox::is_over)
-    }
-
-    /// Something arrived from the peer.
-    pub(crate) fn hear(&self) {
-        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.heard_at.store(now, Ordering::Relaxed);
-    }
-
-    pub(crate) fn heard_at(&self) -> Duration {
-        Duration::from_nanos(self.heard_at.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn sent_at(&self) -> Duration {
-        self.outbox.as_ref().map_or(Duration::ZERO, Outbox::sent_at)
     }
 }
 

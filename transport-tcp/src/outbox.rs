@@ -1,8 +1,9 @@
 //! This rank's messages to one peer: order, flow control, and who writes.
 //!
 //! Whoever queues a frame tries to write it at once, so that the common case needs no other thread.
-//! Only one thread writes at a time; the others leave their frames to it. When the socket is full or
-//! there is more to write than a caller should be held up for, the writer task takes over.
+//! Only one thread writes at a time; the others leave their frames to it. The writer task takes over
+//! when the socket is full, when there is more to write than a caller should be held up for, and in a
+//! burst of messages, because it writes many at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -26,6 +27,9 @@ use crate::options::Limits;
 
 /// How many bytes are gathered for one write, unless a single frame is longer.
 const BATCH_BYTES: usize = 256 << 10;
+/// A frame that follows the last write so soon, with nothing heard from the peer in between, is part of
+/// a burst.
+const BURST: Duration = Duration::from_micros(50);
 /// How many writes a caller makes before the writer task takes over.
 const CALLER_TURNS: usize = 4;
 /// How many writes the writer task makes before it lets the other tasks of its thread run.
@@ -48,6 +52,8 @@ pub(crate) struct Outbox {
     start: Instant,
     /// When something was last written, in nanoseconds since `start`.
     sent_at: AtomicU64,
+    /// When something was last heard from the peer, in nanoseconds since `start`.
+    heard_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +130,7 @@ impl Outbox {
             idle: Notify::new(),
             start,
             sent_at: AtomicU64::new(0),
+            heard_at: AtomicU64::new(0),
         }
     }
 
@@ -187,8 +194,8 @@ impl Outbox {
         self.write(state)
     }
 
-    /// Drops what belongs to an aborted scope; with a reason, tells the peer.
-    pub(crate) fn abort(&self, scope: Scope, reason: Option<&Bytes>) -> io::Result<()> {
+    /// Drops what belongs to an aborted scope, and tells the peer.
+    pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &Bytes) -> io::Result<()> {
         let mut state = lock(&self.state);
         let State { queue, transfers, announced, room, urgent, reasons, .. } = &mut *state;
         // Announcements stay: their ids have to arrive without a gap.
@@ -210,14 +217,13 @@ impl Outbox {
                 transfers.push_back(transfer);
             }
         }
-        if let Some(reason) = reason {
-            let (tag, id) = match scope {
-                Scope::Context(context) => (Tag::new(context, 0), 0),
-                Scope::World => (Tag::new(0, 0), 1),
-            };
-            urgent.push_back(Header { tag, id, length: reason.len() as u64, ..Header::new(Kind::Abort) });
-            reasons.push_back(reason.clone());
-        }
+        let (context, id) = match scope {
+            Scope::Context(context) => (context, 0),
+            Scope::World => (0, 1),
+        };
+        let (tag, length) = (Tag::new(context, by.0), reason.len() as u64);
+        urgent.push_back(Header { tag, id, length, ..Header::new(Kind::Abort) });
+        reasons.push_back(reason.clone());
         let written = self.write(state);
         for message in ended {
             message.sent.complete(self.aborts.of(message.tag).map_or(Ok(()), Err));
@@ -316,9 +322,23 @@ impl Outbox {
         let _ = SockRef::from(self.socket()).shutdown(Shutdown::Write);
     }
 
+    /// Something arrived from the peer.
+    pub(crate) fn hear(&self) {
+        self.heard_at.store(self.nanoseconds(), Ordering::Relaxed);
+    }
+
+    /// When something was last heard from the peer, since the start.
+    pub(crate) fn heard_at(&self) -> Duration {
+        Duration::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    }
+
     /// When something was last written, since the start.
     pub(crate) fn sent_at(&self) -> Duration {
         Duration::from_nanos(self.sent_at.load(Ordering::Relaxed))
+    }
+
+    fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn socket(&self) -> &tokio::net::TcpStream {
@@ -356,6 +376,11 @@ impl Outbox {
         if state.writing || state.taken_over || state.over.is_some() {
             return Ok(());
         }
+        let (sent, heard) = (self.sent_at.load(Ordering::Relaxed), self.heard_at.load(Ordering::Relaxed));
+        if sent > heard && Duration::from_nanos(self.nanoseconds().saturating_sub(sent)) < BURST {
+            self.take_over(state);
+            return Ok(());
+        }
         match self.write_turns(state, CALLER_TURNS)? {
             Written::Everything | Written::Nothing => {}
             Written::TurnsUp | Written::SocketFull => self.take_over(lock(&self.state)),
@@ -389,8 +414,7 @@ impl Outbox {
             let filled = batch.slices(&mut slices);
             let written = self.socket.try_write_vectored(slices.get(..filled).unwrap_or_default());
             if let Ok(written) = &written {
-                let now = self.start.elapsed().as_nanos();
-                self.sent_at.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+                self.sent_at.store(self.nanoseconds(), Ordering::Relaxed);
                 batch.advance(*written, |sent| sent.complete(Ok(())));
             }
             state = lock(&self.state);
@@ -441,10 +465,10 @@ impl State {
             return Some((header, payload.unwrap_or_default(), None));
         }
         self.transfer_next = !self.transfer_next;
-        if self.transfer_next || self.queue.is_empty() {
-            if let Some(part) = self.next_part() {
-                return Some(part);
-            }
+        if (self.transfer_next || self.queue.is_empty())
+            && let Some(part) = self.next_part()
+        {
+            return Some(part);
         }
         self.queue.pop_front().map(|(header, payload)| (header, payload, None))
     }

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use bytes::BufMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
-use transport::{Error, Scope};
+use transport::{Error, Rank, Scope};
 
 use crate::frame::{Decoder, Header, Kind, Step};
 use crate::inbox::{Effects, MESSAGE_COST};
@@ -86,7 +86,9 @@ async fn frames(
         if read == 0 {
             return Ok(End::Closed);
         }
-        link.hear();
+        if let Some(outbox) = &link.outbox {
+            outbox.hear();
+        }
         loop {
             match decoder.step(&mut input).map_err(|violation| violation.to_string())? {
                 Step::Starved => break,
@@ -137,7 +139,9 @@ fn finish(world: &World, link: &Link, header: &Header, payload: Vec<u8>) -> Resu
         Kind::Part => link.apply(link.inbox.part_arrived(header.id, header.length, payload)),
         Kind::Abort => {
             let scope = if header.id == 1 { Scope::World } else { Scope::Context(header.tag.context) };
-            world.aborted_by(link.peer, scope, &String::from_utf8_lossy(&payload));
+            let by = Rank(header.tag.number);
+            world.link(by).map_err(|error| format!("it passed on an abort, but {error}"))?;
+            world.abort(by, scope, &String::from_utf8_lossy(&payload));
         }
         kind => return Err(format!("it sent a payload with a frame of kind {kind:?}")),
     }

@@ -30,25 +30,18 @@ impl World {
         self.links.get(rank.index()).ok_or(Error::NoSuchRank { rank, world_size })
     }
 
-    /// Aborts a scope here and everywhere.
-    pub(crate) fn abort(&self, scope: Scope, reason: &str) {
+    /// Ends a scope that a rank aborted, here and everywhere. What a peer aborted is passed on: this rank may
+    /// give up and leave before the others have heard it from there, and must not seem lost to them.
+    pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &str) {
         let mut end = reason.len().min(MAX_REASON);
         while !reason.is_char_boundary(end) {
             end -= 1;
         }
         let reason = reason.get(..end).unwrap_or_default();
-        if self.aborts.note(scope, self.rank, reason) {
-            tracing::debug!(%scope, reason, "aborted by this rank");
-            let bytes = Bytes::copy_from_slice(reason.as_bytes());
-            self.links.iter().for_each(|link| link.abort(scope, Some(&bytes)));
-        }
-    }
-
-    /// A peer aborted a scope. It tells the others itself.
-    pub(crate) fn aborted_by(&self, by: Rank, scope: Scope, reason: &str) {
         if self.aborts.note(scope, by, reason) {
-            tracing::debug!(%scope, by = by.0, reason, "aborted by a peer");
-            self.links.iter().for_each(|link| link.abort(scope, None));
+            tracing::debug!(%scope, by = by.0, reason, "aborted");
+            let bytes = Bytes::copy_from_slice(reason.as_bytes());
+            self.links.iter().for_each(|link| link.abort(by, scope, &bytes));
         }
     }
 

@@ -45,6 +45,8 @@ use crate::{Error, Rank, Scope, Tag};
 /// - Treat a large transfer in progress as a sign of life.
 /// - After `abort(Scope::Context(c), ..)`, operations in context `c` fail at once on this rank and soon
 ///   on the others, queued messages of `c` may be dropped, and everything else goes on undisturbed.
+/// - A rank passes on an abort that it learns of, with its origin: otherwise one that gives up and leaves
+///   at once could seem lost to peers that have not heard of the abort yet.
 /// - There are no default methods, so a wrapper cannot silently miss one.
 pub trait Transport: Send + Sync + 'static {
     /// This process's rank.

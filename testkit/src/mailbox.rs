@@ -295,10 +295,10 @@ impl State {
         queue.receivers.push_back(Receiver { id, waker: None });
         if position < queue.accepted {
             self.used -= queue.messages.get(position).map_or(0, Message::cost);
-            self.release(wake);
         } else if position < queue.messages.len() {
             self.accept_first_waiting(tag, wake);
         }
+        self.release(wake);
         id
     }
 

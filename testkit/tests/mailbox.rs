@@ -150,6 +150,7 @@ impl Model {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_mailbox_is_two_lists_and_a_window(steps in prop::collection::vec(step(), 0..150)) {
         let mut model = Model { mailbox: Mailbox::new(WINDOW), messages: Vec::new(), receives: Vec::new() };

@@ -6,6 +6,10 @@
 //!
 //! Nothing here asks how a back end works: ranks may be threads, processes or tasks, may share memory
 //! or not, and may need to be polled to make progress.
+//!
+//! Give it worlds in which every send completes or fails within [`PATIENCE`], and a small window, if that
+//! can be chosen: the laws on back-pressure send some ten MiB to a rank that does not receive, which a window
+//! of more than 16 MiB may swallow without being put to the test. In all, a back end moves about 3 GiB.
 
 #![allow(clippy::expect_used, reason = "a law that is broken panics")]
 

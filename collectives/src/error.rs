@@ -123,14 +123,13 @@ pub enum ErrorKind {
 }
 
 /// The kinds that a report to the other ranks can carry, by their names in the reason of an abort.
-const REPORTED: [(ErrorKind, &str); 8] = [
+const REPORTED: [(ErrorKind, &str); 7] = [
     (ErrorKind::Mismatch, "mismatch"),
     (ErrorKind::PeerLost, "lost"),
     (ErrorKind::Timeout, "timeout"),
     (ErrorKind::Malformed, "malformed"),
     (ErrorKind::Value, "value"),
     (ErrorKind::Dropped, "dropped"),
-    (ErrorKind::Aborted, "aborted"),
     (ErrorKind::Transport, "transport"),
 ];
 
@@ -186,13 +185,9 @@ impl Error {
         let kind = self.kind();
         let name =
             REPORTED.iter().find(|(reported, _)| *reported == kind).map_or("transport", |(_, name)| name);
-        let words = match self {
-            Self::Remote { detail, .. } => detail.clone(),
-            _ => self.to_string(),
-        };
         match self.peer() {
-            Some(peer) => format!("{name} {peer}: {words}"),
-            None => format!("{name}: {words}"),
+            Some(peer) => format!("{name} {peer}: {self}"),
+            None => format!("{name}: {self}"),
         }
     }
 

@@ -203,8 +203,7 @@ impl<T: Transport> Drop for InFlight<T> {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Spoils the communicator on this rank and tells the others. A report from another rank is
-    /// passed on: without that, a rank that leaves at once could seem lost to those who have not heard yet.
+    /// Spoils the communicator on this rank and, unless they have heard already, tells the others.
     fn poison(&self, error: &Error) {
         let mut poison = lock(&self.poison);
         if poison.is_some() {
@@ -212,7 +211,9 @@ impl<T: Transport> Shared<T> {
         }
         *poison = Some(Arc::new(error.clone()));
         drop(poison);
-        self.transport.abort(Scope::Context(self.options.context), &error.to_reason());
+        if !matches!(error, Error::Remote { .. }) {
+            self.transport.abort(Scope::Context(self.options.context), &error.to_reason());
+        }
     }
 
     pub(crate) fn check_poison(&self) -> Result<(), Error> {

@@ -158,6 +158,8 @@ impl World {
 
     /// Ends a rank: `own` is what its own operations see, and `outgoing` treats what it was sending.
     fn end(&self, rank: Rank, detail: &str, own: &Error, outgoing: impl Fn(&Mailbox)) {
+        // An abort in progress comes first: a rank that leaves because of it must not seem lost.
+        let _no_abort_meanwhile = self.aborted.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = Error::peer_lost(rank, detail);
         for peer in (0..self.size).map(Rank::from_index) {
             if let Ok(mailbox) = self.mailbox(peer, rank) {

@@ -394,3 +394,6 @@ impl Queue {
         self.messages.is_empty() && self.receivers.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

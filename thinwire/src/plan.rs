@@ -202,7 +202,8 @@ mod tests {
     fn terms_tell_plans_apart() {
         let terms = |options: &[&str]| plan(options).unwrap().terms();
         assert_eq!(terms(&[]), terms(&["--plot", "elsewhere.svg"]));
-        for other in [&["--seed", "2"][..], &["--epochs", "1"], &["--batch", "9"], &["--learning-rate", "3"]] {
+        for other in [&["--seed", "2"][..], &["--epochs", "1"], &["--batch", "9"], &["--learning-rate", "3"]]
+        {
             assert_ne!(terms(&[]), terms(other));
         }
     }

@@ -1,4 +1,5 @@
 //! `thinwire launch`: a command, once a rank.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
@@ -90,7 +91,10 @@ fn the_first_to_fail_ends_all_and_has_the_last_word() {
 #[test]
 fn a_rank_that_does_not_listen_is_killed() {
     let begun = Instant::now();
-    let output = output("2", "if [ $RANK = 0 ]; then sleep 0.3; exit 3; fi; trap '' TERM; while :; do sleep 0.1; done");
+    let output = output(
+        "2",
+        "if [ $RANK = 0 ]; then sleep 0.3; exit 3; fi; trap '' TERM; while :; do sleep 0.1; done",
+    );
     assert_eq!(output.status.code(), Some(3));
     assert!(begun.elapsed() < Duration::from_secs(20));
 }

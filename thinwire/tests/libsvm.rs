@@ -1,4 +1,5 @@
 //! The libsvm parser against arbitrary files, and against what it should read back.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
 use thinwire::data::libsvm::{Rows, parse};
@@ -15,7 +16,9 @@ fn almost_libsvm() -> impl Strategy<Value = Vec<u8>> {
     ];
     let separator = prop_oneof![4 => Just(" "), 2 => Just("\n"), 1 => Just("\r\n"), 1 => Just("\t")];
     let parts = prop::collection::vec((word, separator), 0..40);
-    parts.prop_map(|parts| parts.into_iter().map(|(word, separator)| word + separator).collect::<String>().into())
+    parts.prop_map(|parts| {
+        parts.into_iter().map(|(word, separator)| word + separator).collect::<String>().into()
+    })
 }
 
 fn rows() -> impl Strategy<Value = Vec<(f64, Vec<(u32, f32)>)>> {

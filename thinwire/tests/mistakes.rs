@@ -1,4 +1,5 @@
 //! What is wrong before anything runs: a clear sentence, exit code 2, and no file left behind.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
@@ -28,7 +29,10 @@ fn refuses(folder: &Path, command: &mut Command, says: &[&str]) -> Output {
 fn options_that_make_no_sense_are_refused() {
     let folder = folder();
     for (options, says) in [
-        (&["--algorithm", "topq"][..], &["unknown algorithm", "topq", "ssar_split_allgather", "gtopk_tree"][..]),
+        (
+            &["--algorithm", "topq"][..],
+            &["unknown algorithm", "topq", "ssar_split_allgather", "gtopk_tree"][..],
+        ),
         (&["--density", "0"], &["above 0 and at most 1"]),
         (&["--density", "1.5"], &["above 0 and at most 1"]),
         (&["--density", "NaN"], &["above 0 and at most 1"]),
@@ -168,7 +172,11 @@ fn ranks_with_other_options_or_data_are_refused() {
 fn launch_without_a_command_or_with_an_unknown_one_is_refused() {
     let folder = folder();
     refuses(folder.path(), thinwire(folder.path()).args(["launch", "-n", "2"]), &["CMD"]);
-    refuses(folder.path(), thinwire(folder.path()).args(["launch", "-n", "0", "--", "true"]), &["at least 1"]);
+    refuses(
+        folder.path(),
+        thinwire(folder.path()).args(["launch", "-n", "0", "--", "true"]),
+        &["at least 1"],
+    );
     let unknown = ["launch", "-n", "2", "--", "./no-such-program"];
     refuses(folder.path(), thinwire(folder.path()).args(unknown), &["cannot start ./no-such-program"]);
 }

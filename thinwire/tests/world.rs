@@ -1,4 +1,5 @@
 //! Processes that form a world: joining it, losing one of it, losing who started it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
@@ -28,7 +29,8 @@ fn a_world_of_the_environment_is_joined() {
     let port = free_port();
     let options = ["--task", "spam", "--epochs", "1", "--algorithm", "dense_ring", "--json", "out.json"];
     // In any order.
-    let ranks = [2, 0, 1].map(|i| rank(folder.path(), i, 3, port).args(options).stderr(Stdio::piped()).spawn().unwrap());
+    let ranks = [2, 0, 1]
+        .map(|i| rank(folder.path(), i, 3, port).args(options).stderr(Stdio::piped()).spawn().unwrap());
     for child in ranks {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -66,7 +68,8 @@ fn when_one_of_four_is_killed_in_a_step_the_others_name_it_within_two_seconds() 
 #[test]
 fn when_a_worker_is_killed_the_program_ends_with_its_fate_as_last_words() {
     let folder = folder();
-    let mut starter = thinwire(folder.path()).arg("train").args(ENDLESS).stderr(Stdio::piped()).spawn().unwrap();
+    let mut starter =
+        thinwire(folder.path()).arg("train").args(ENDLESS).stderr(Stdio::piped()).spawn().unwrap();
     let mut rest = hear(&mut starter, "epoch 1 of");
     let workers = children(starter.id());
     assert_eq!(workers.len(), 4);

@@ -30,12 +30,16 @@ impl Split {
 
 /// The order in which a rank visits its shard: another one in each epoch, the same at every run.
 pub(crate) fn shuffle(shard: &mut [u32], seed: u64, epoch: u32, rank: usize) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    // Independent streams of the same seed.
-    rng.set_stream(u64::from(epoch) << 32 | rank as u64);
     // From a fixed order, so that an epoch does not depend on those before it.
     shard.sort_unstable();
-    shard.shuffle(&mut rng);
+    shard.shuffle(&mut rng(seed, epoch, rank));
+}
+
+/// A stream of random numbers for each epoch and rank.
+pub(crate) fn rng(seed: u64, epoch: u32, rank: usize) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(u64::from(epoch) << 32 | rank as u64);
+    rng
 }
 
 #[cfg(test)]

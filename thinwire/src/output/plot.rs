@@ -93,8 +93,7 @@ impl<'a> Smooth<'a> {
 /// The smallest and the largest of the positive numbers, a little apart.
 fn bounds<'a>(numbers: impl Iterator<Item = &'a f64>, margin: f64) -> Option<Range<f64>> {
     let positive = numbers.copied().filter(|number| *number > 0.0);
-    let (low, high) =
-        positive.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)));
+    let (low, high) = positive.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)));
     (high > 0.0).then(|| low / margin..high * margin)
 }
 
@@ -144,14 +143,15 @@ fn lines<'a, B: DrawingBackend + 'a, X: Ranged<ValueType = f64> + ValueFormatter
         .x_desc(x_title)
         .y_desc("loss (logarithmic)")
         .x_label_formatter(&|x| short(*x))
-        .y_label_formatter(&|y| short(*y))
+        .y_label_formatter(&|y| sparse(*y))
         .draw()
         .map_err(failed)?;
-    for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
+    for (i, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let points = curve.x(by_traffic).iter().copied().zip(curve.losses.iter().copied());
         // The scale has no zero.
         let points = points.filter(|(x, _)| *x > 0.0);
-        let style = colour.stroke_width(2);
+        // Runs that end alike lie on each other: the earlier ones are wider and stay visible.
+        let style = colour.stroke_width((curves.len() - i).min(4) as u32 + 1);
         chart
             .draw_series(LineSeries::new(points, style))
             .map_err(failed)?
@@ -170,8 +170,15 @@ fn lines<'a, B: DrawingBackend + 'a, X: Ranged<ValueType = f64> + ValueFormatter
 
 /// A number on an axis, without a trail of zeros.
 fn short(number: f64) -> String {
-    let text = if number >= 0.01 { format!("{number:.4}") } else { format!("{number:.0e}") };
+    let text = if number == 0.0 || number >= 0.01 { format!("{number:.4}") } else { format!("{number:.0e}") };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A number on a logarithmic axis; nothing where the next numbers are too close.
+fn sparse(number: f64) -> String {
+    let text = short(number);
+    let digit = text.chars().find(|character| matches!(character, '1'..='9'));
+    if matches!(digit, Some('4' | '6'..='9')) { String::new() } else { text }
 }
 
 #[cfg(test)]
@@ -180,7 +187,9 @@ mod tests {
 
     #[test]
     fn numbers_on_axes_are_short() {
-        assert_eq!([0.001, 0.01, 0.25, 1.0, 10.0, 2000.0].map(short), ["1e-3", "0.01", "0.25", "1", "10", "2000"]);
+        let numbers = [0.0, 0.001, 0.01, 0.25, 1.0, 10.0, 2000.0];
+        assert_eq!(numbers.map(short), ["0", "1e-3", "0.01", "0.25", "1", "10", "2000"]);
+        assert_eq!([0.3, 0.4, 0.5, 0.9, 1.0].map(sparse), ["0.3", "", "0.5", "", "1"]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Progress {
         let loss = self.loss.map_or(f64::from(loss), |mean| 0.95 * mean + 0.05 * f64::from(loss));
         self.loss = Some(loss);
         self.bar.inc(1);
-        if self.bar.position() % 8 == 0 {
+        if self.bar.position().is_multiple_of(8) {
             self.bar.set_message(format!("loss {loss:.4}"));
         }
     }
@@ -69,7 +69,8 @@ impl Progress {
         if !self.shown {
             return;
         }
-        let accuracy = outcome.accuracy.map_or(String::new(), |share| format!("accuracy {:.2} %, ", 100.0 * share));
+        let accuracy =
+            outcome.accuracy.map_or(String::new(), |share| format!("accuracy {:.2} %, ", 100.0 * share));
         let summary = format!("{accuracy}{}", seconds(Duration::from_secs_f64(outcome.wall_s)));
         if self.bar.is_hidden() {
             eprintln!("{}: {summary}", self.name);

@@ -1,39 +1,47 @@
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{LineStyle, TableStyle};
 
 use crate::train::Outcome;
 
 const HEADER: [&str; 12] = [
-    "task",
-    "algorithm",
-    "density",
-    "test accuracy",
-    "bytes / worker / step",
-    "fewer",
-    "compute",
-    "select",
-    "communicate",
-    "update",
-    "wall",
-    "speed-up",
+    "\ntask",
+    "\nalgorithm",
+    "\ndensity",
+    "test\naccuracy",
+    "bytes per\nworker, step",
+    "\nfewer",
+    "compute\ns",
+    "select\ns",
+    "communi-\ncate s",
+    "update\ns",
+    "wall\ns",
+    "speed-\nup",
 ];
+
+const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
+const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 
 /// The outcomes, a line each, with what the columns mean.
 pub(super) fn render(outcomes: &[Outcome]) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(HEADER);
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(cells(HEADER));
     for outcome in outcomes {
-        table.add_row(row(outcome, baseline(outcomes, outcome)).into_iter().enumerate().map(|(column, text)| {
-            Cell::new(text).set_alignment(if column < 2 { CellAlignment::Left } else { CellAlignment::Right })
-        }));
+        table.add_row(cells(row(outcome, baseline(outcomes, outcome))));
     }
     let workers = outcomes.first().map_or(0, |outcome| outcome.workers);
     format!(
-        "{table}\n{workers} workers. Bytes: what a worker sends at a step, headers included, once the warm-up of \
-         the density is over; `fewer` and\n`speed-up` compare with the first dense run of the task. Times: \
-         seconds for the whole run, means over the workers; waiting for\nothers is part of communicate."
+        "{table}\n\
+         {workers} workers. Bytes: what a worker sends at a step, with headers, once the density's warm-up is over.\n\
+         Times: seconds of the whole run, on average over the workers; communicate includes waiting for others.\n\
+         `fewer` (bytes) and `speed-up` (wall time) compare with the first dense run of the task."
     )
+}
+
+/// Words to the left, numbers to the right.
+fn cells<T: ToString>(texts: [T; 12]) -> Vec<Cell> {
+    let align = |column| if column < 2 { CellAlignment::Left } else { CellAlignment::Right };
+    texts.into_iter().enumerate().map(|(column, text)| Cell::new(text).set_alignment(align(column))).collect()
 }
 
 /// The dense run that another run of the same task is compared with.

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, kill_process_group, waitid,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -116,8 +118,8 @@ impl Children {
             // Leaves the process to be reaped later: until then its number is nobody else's.
             let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let status = ended.ok().flatten();
-            let signal = status.as_ref().and_then(|status| status.terminating_signal()).map(End::Signal);
-            let code = status.as_ref().and_then(|status| status.exit_status()).map(End::Code);
+            let signal = status.as_ref().and_then(WaitIdStatus::terminating_signal).map(End::Signal);
+            let code = status.as_ref().and_then(WaitIdStatus::exit_status).map(End::Code);
             let _ = sender.send(Event::Ended(rank, signal.or(code).unwrap_or(End::Code(1))));
         };
         thread::Builder::new().name(format!("wait {rank}")).spawn(wait)?;

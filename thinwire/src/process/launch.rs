@@ -60,7 +60,8 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<(), Error> {
         Ok(()) => Ok(()),
         Err(Cause::Signal(signal)) => Err(Error::Interrupted { signal }),
         Err(Cause::Failed(rank, end)) => {
-            let words = last_words.get(rank).map(|words| words.lock().unwrap_or_else(PoisonError::into_inner));
+            let words =
+                last_words.get(rank).map(|words| words.lock().unwrap_or_else(PoisonError::into_inner));
             let report = report(rank, end, words.as_deref().unwrap_or(&LastWords::default()));
             Err(Error::Child { code: end.code(), report })
         }

@@ -33,7 +33,8 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
         arguments.push("train".into());
     }
     // Bound here and handed to rank 0, so that nobody can take the port in between.
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1").setup()?;
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1").setup()?;
     let port = listener.local_addr().setup()?.port();
     let mut listener = Some(listener);
     let mut children = Children::new(false).setup()?;
@@ -69,7 +70,9 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
     match children.wait() {
         Ok(()) => Ok(()),
         Err(Cause::Signal(signal)) => Err(Error::Interrupted { signal }),
-        Err(Cause::Failed(rank, end)) => Err(Error::Child { code: end.code(), report: report(rank, end, &said) }),
+        Err(Cause::Failed(rank, end)) => {
+            Err(Error::Child { code: end.code(), report: report(rank, end, &said) })
+        }
     }
 }
 
@@ -120,7 +123,9 @@ mod tests {
         let said = [lines(""), lines("two is lost"), lines("first\nboom"), lines("")];
         let text = |rank, end| String::from_utf8(report(rank, end, &said)).unwrap();
         assert_eq!(text(2, End::Code(1)), "[1] two is lost\n[2] first\n[2] boom\n");
-        assert!(text(2, End::Signal(9)).ends_with("[2] boom\nthinwire: error: rank 2 was killed by signal 9\n"));
+        assert!(
+            text(2, End::Signal(9)).ends_with("[2] boom\nthinwire: error: rank 2 was killed by signal 9\n")
+        );
         assert!(text(3, End::Code(4)).ends_with("thinwire: error: rank 3 ended with exit code 4\n"));
         assert_eq!(text(0, End::Code(1)), "");
         assert_eq!(text(0, End::Signal(11)), "thinwire: error: rank 0 was killed by signal 11\n");

@@ -6,10 +6,12 @@ mod spam;
 use std::path::Path;
 use std::sync::Arc;
 
+use rand_chacha::ChaCha8Rng;
 use sparse_sgd::{Optimizer, StepReport};
 use transport::AnyTransport;
 
 use crate::cli::TaskName;
+use crate::data::split::{self, Split};
 use crate::plan::Run;
 
 /// One rank's part of a training: a replica of the model, a shard of the data, the test set.
@@ -107,9 +109,7 @@ impl Data {
 
     /// The task as one of `ranks` ranks begins it.
     pub(crate) fn begin(&self, run: &Run, seed: u64, rank: usize, ranks: usize) -> Box<dyn Task> {
-        let batches = |split: &crate::data::split::Split| {
-            Batches::new(split.shard(rank, ranks), run.batch, seed, rank)
-        };
+        let batches = |split: &Split| Batches::new(split.shard(rank, ranks), run.batch, seed, rank);
         match self {
             Self::Mnist(data) => Box::new(mnist::Mnist::new(Arc::clone(data), batches(&data.split), seed)),
             Self::Spam(data) => Box::new(spam::Spam::new(Arc::clone(data), batches(&data.split))),
@@ -137,10 +137,18 @@ impl Batches {
         self.shard.len() / self.batch
     }
 
+    /// Chance for a step of this rank; the same at every run.
+    fn rng(&self, epoch: u32, step: usize) -> ChaCha8Rng {
+        let mut rng = split::rng(self.seed, epoch, self.rank);
+        // Each step has a part of the stream that no batch uses up.
+        rng.set_word_pos((step as u128 + 1) << 32);
+        rng
+    }
+
     /// The rows of a step's batch.
     fn rows(&mut self, epoch: u32, step: usize) -> &[u32] {
         if self.shuffled_for != Some(epoch) {
-            crate::data::split::shuffle(&mut self.shard, self.seed, epoch, self.rank);
+            split::shuffle(&mut self.shard, self.seed, epoch, self.rank);
             self.shuffled_for = Some(epoch);
         }
         self.shard.chunks_exact(self.batch).nth(step).unwrap_or_default()

@@ -9,8 +9,8 @@ use sparse_sgd::{Optimizer, StepReport};
 use transport::{AnyTransport, block_on};
 
 use super::{Batches, Recipe, Task, Test};
-use crate::data::libsvm::{self, Rows};
 use crate::data::inflate;
+use crate::data::libsvm::{self, Rows};
 use crate::data::split::Split;
 
 static MAILS: &[u8] = include_bytes!("../../../data/spam/mails.libsvm.gz");
@@ -76,7 +76,9 @@ fn classes(labels: &[f64]) -> anyhow::Result<Vec<bool>> {
     distinct.sort_by(f64::total_cmp);
     distinct.dedup();
     match distinct[..] {
-        [other, 1.0] if other == 0.0 || other == -1.0 => Ok(labels.iter().map(|label| *label == 1.0).collect()),
+        [other, 1.0] if other == 0.0 || other == -1.0 => {
+            Ok(labels.iter().map(|label| *label == 1.0).collect())
+        }
         [only] => bail!("all rows have the label {only}; logistic regression needs two classes"),
         _ => {
             let shown: Vec<_> = distinct.iter().take(5).map(ToString::to_string).collect();

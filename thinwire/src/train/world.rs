@@ -107,8 +107,11 @@ fn train_one(
 
 /// Gives every rank the first values of rank 0.
 fn begin_alike(communicator: &Communicator<AnyTransport>, task: &mut dyn Task) -> anyhow::Result<()> {
-    let own: Vec<u8> =
-        task.parameters().iter().flat_map(|(_, values)| values.iter().flat_map(|v| v.to_le_bytes())).collect();
+    let own: Vec<u8> = task
+        .parameters()
+        .iter()
+        .flat_map(|(_, values)| values.iter().flat_map(|v| v.to_le_bytes()))
+        .collect();
     let expected = own.len();
     let first = block_on(communicator.broadcast(Rank(0), Bytes::from(own)))?;
     ensure!(first.len() == expected, "rank 0 has a model of {} bytes, not {expected}", first.len());

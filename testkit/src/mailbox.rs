@@ -94,7 +94,8 @@ impl Mailbox {
         wake_all(wake);
     }
 
-    /// Posts a receive on behalf of a peer; [`take`](Mailbox::take) returns its message.
+    /// Posts a receive on behalf of a peer; [`take`](Mailbox::take) returns its message. Not to be mixed
+    /// with [`recv`](Mailbox::recv) under one tag.
     pub fn want(&self, tag: Tag) {
         let mut wake = Vec::new();
         self.lock().post_receive(tag, &mut wake);

@@ -124,16 +124,16 @@ impl Watch {
     /// Returns once no rank runs any more, or those who do have been told to end.
     fn wait(&self, patience: Duration) {
         let begun = Instant::now();
-        let (mut until, mut reason) = (begun + patience, format!("not finished after {patience:?}"));
+        let (mut limit, mut reason) = (patience, format!("not finished after {patience:?}"));
         let mut state = self.lock();
         let mut bereaved = false;
         while state.running > 0 {
             if !bereaved && !state.panics.is_empty() {
                 bereaved = true;
-                until = until.min(Instant::now() + GRACE);
+                limit = limit.min(begun.elapsed() + GRACE);
                 reason = format!("still waiting {GRACE:?} after another rank had panicked");
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 state.expired = Some(reason);
                 let wakers = std::mem::take(&mut state.wakers);

@@ -38,6 +38,6 @@ pub fn a_sleep_counts_from_its_call<T: Transport>(world: Vec<T>, patience: Durat
         let early = pin!(world.sleep(Duration::from_millis(200)));
         world.sleep(Duration::from_millis(200)).await;
         let late = pin!(world.sleep(Duration::from_millis(150)));
-        assert!(matches!(select(late, early).await, Either::Right(_)), "the first sleep was over long ago");
+        assert!(matches!(select(early, late).await, Either::Left(_)), "the first sleep was over long ago");
     });
 }

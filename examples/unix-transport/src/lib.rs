@@ -49,9 +49,8 @@ impl UnixTransport {
     pub fn new(rank: Rank, connections: Vec<(UnixStream, UnixStream)>) -> Self {
         let (mut links, mut readers, mut writers) = (Vec::new(), Vec::new(), Vec::new());
         for (from, to) in connections {
-            let (wire, frames) = channel();
-            let (inbox, outbox) = (Mailbox::new(usize::MAX), Mailbox::new(WINDOW));
-            links.push(Link { inbox, outbox, wire: wire.into() });
+            let ((wire, frames), outbox) = (channel(), Mailbox::new(WINDOW));
+            links.push(Link { inbox: Mailbox::new(usize::MAX), outbox, wire: wire.into() });
             readers.push(from);
             writers.push(thread::spawn(move || write(to, frames)));
         }
@@ -142,8 +141,10 @@ fn abort(links: &[Link], by: Rank, scope: Scope, reason: &str) {
     let error = Error::Aborted { by, scope, reason: reason.into() };
     let (kind, context) = if let Scope::Context(it) = scope { (ABORT, it) } else { (ABORT_WORLD, 0) };
     let frame = (kind, Tag::new(context, by.0), Bytes::copy_from_slice(reason.as_bytes()));
+    // Locked to the end: an operation that ends with this must not make the rank leave before it is told.
+    let wires: Vec<_> = links.iter().map(Link::wire).collect();
     if links.iter().filter(|link| link.abort(scope, &error)).count() > 0 {
-        links.iter().for_each(|link| drop(link.wire().send(frame.clone())));
+        wires.iter().for_each(|wire| drop(wire.send(frame.clone())));
     }
 }
 

@@ -37,10 +37,16 @@ pub(crate) struct Driver {
 pub(crate) fn start(rank: Rank, limits: Limits, plan: Option<Plan>) -> Result<(Arc<World>, Driver), Error> {
     let (stop, stopped) = oneshot::channel();
     let (sender, receiver) = mpsc::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Error::system("starting the I/O runtime"))?;
     let thread = thread::Builder::new().name(format!("thinwire-tcp-{rank}")).spawn(move || {
-        runtime.block_on(run(rank, limits, plan, stopped, &sender));
+        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                runtime.block_on(run(rank, limits, plan, stopped, &sender));
+                // A name that is still being resolved is not worth waiting for.
+                runtime.shutdown_background();
+            }
+            // Nobody waits for it only if the caller's thread is gone.
+            Err(error) => drop(sender.send(Err(Error::system("starting the I/O runtime")(error)))),
+        }
     });
     let driver =
         Driver { stop: Some(stop), thread: Some(thread.map_err(Error::system("starting the I/O thread"))?) };

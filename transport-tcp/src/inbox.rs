@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use transport::{Error, Scope, Tag};
+use transport::{Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
 use crate::completion::{Completion, Posted, lock, register};
@@ -259,14 +259,18 @@ impl Inbox {
         effects
     }
 
-    /// A message to oneself. `Some`: it waits until a receiver is posted for it.
-    pub(crate) fn post_own(&self, tag: Tag, payload: Bytes) -> (Posted, Effects) {
+    /// A message to oneself, this `rank`. `Some`: it waits until a receiver is posted for it.
+    pub(crate) fn post_own(&self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
+        let (length, limit) = (payload.len() as u64, self.limits.max_message);
+        if length > limit {
+            return (Err(Error::TooLarge { peer: rank, length, limit }), effects);
+        }
         if let Some(error) = self.aborts.of(tag).or_else(|| state.over.clone()) {
             return (Err(error), effects);
         }
-        let cost = payload.len() as u64 + MESSAGE_COST;
+        let cost = length + MESSAGE_COST;
         let (cost, sent) = if cost <= self.limits.window.saturating_sub(state.held) {
             (cost, None)
         } else {

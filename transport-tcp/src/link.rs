@@ -62,7 +62,7 @@ impl Link {
                 posted
             }
             None => {
-                let (posted, effects) = self.inbox.post_own(tag, payload);
+                let (posted, effects) = self.inbox.post_own(self.peer, tag, payload);
                 self.apply(effects);
                 posted
             }

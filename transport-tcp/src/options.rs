@@ -30,6 +30,9 @@ pub struct Options {
     pub max_waiting: u32,
 }
 
+/// Below this, heartbeats would be all that a rank does.
+pub(crate) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -43,10 +46,10 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        let shortest = Duration::from_millis(10);
         let wrong = |detail: String| Err(Error::Options { detail });
-        if self.failure_timeout < shortest {
-            return wrong(format!("a failure timeout of {:?} is below {shortest:?}", self.failure_timeout));
+        if self.failure_timeout < SHORTEST_TIMEOUT {
+            let (given, shortest) = (self.failure_timeout, SHORTEST_TIMEOUT);
+            return wrong(format!("a failure timeout of {given:?} is below {shortest:?}"));
         }
         if self.eager_window > 2 << 30 {
             return wrong(format!("an eager window of {} bytes exceeds 2 GiB", self.eager_window));

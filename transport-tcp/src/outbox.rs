@@ -5,7 +5,8 @@
 //! when the socket is full, when there is more to write than a caller should be held up for, and in a
 //! burst of messages, because it writes many at once.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +20,13 @@ use tokio::sync::Notify;
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
-use crate::batch::{Batch, Encoded, MAX_FRAMES};
+use crate::batch::MAX_FRAMES;
 use crate::completion::{Completion, Posted, lock};
-use crate::frame::{Header, Kind, MAX_PART};
+use crate::frame::{Header, Kind};
 use crate::inbox::MESSAGE_COST;
 use crate::options::Limits;
+use queue::{Announced, State, Transfer};
 
-/// How many bytes are gathered for one write, unless a single frame is longer.
-const BATCH_BYTES: usize = 256 << 10;
 /// A frame that follows the last write so soon, with nothing heard from the peer in between, is part of
 /// a burst.
 const BURST: Duration = Duration::from_micros(50);
@@ -54,49 +54,6 @@ pub(crate) struct Outbox {
     sent_at: AtomicU64,
     /// When something was last heard from the peer, in nanoseconds since `start`.
     heard_at: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Control frames, which overtake.
-    urgent: VecDeque<Header>,
-    /// Reasons of the aborts among them, in their order.
-    reasons: VecDeque<Bytes>,
-    /// Eager messages and announcements, in the order of the sends.
-    queue: VecDeque<(Header, Bytes)>,
-    /// Announced messages that the peer has asked for; their parts take turns with the queue.
-    transfers: VecDeque<Transfer>,
-    /// Announced messages that the peer has not asked for, by id.
-    announced: HashMap<u64, Announced>,
-    next_id: u64,
-    /// Frames being written, which cannot be overtaken.
-    batch: Batch,
-    /// Somebody is writing, with the batch in hand.
-    writing: bool,
-    /// The writer task has taken over.
-    taken_over: bool,
-    /// Whether the next frame is a part of a transfer, if there is one.
-    transfer_next: bool,
-    /// What is left of the peer's window.
-    room: u64,
-    /// What this rank has consumed of its own window and the peer does not know yet.
-    owed: u64,
-    /// Why nothing can be sent any more.
-    over: Option<Error>,
-}
-
-#[derive(Debug)]
-struct Announced {
-    tag: Tag,
-    payload: Bytes,
-    sent: Arc<Completion>,
-}
-
-#[derive(Debug)]
-struct Transfer {
-    id: u64,
-    message: Announced,
-    written: usize,
 }
 
 /// What a stretch of writing came to.
@@ -197,33 +154,14 @@ impl Outbox {
     /// Drops what belongs to an aborted scope, and tells the peer.
     pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &Bytes) -> io::Result<()> {
         let mut state = lock(&self.state);
-        let State { queue, transfers, announced, room, urgent, reasons, .. } = &mut *state;
-        // Announcements stay: their ids have to arrive without a gap.
-        queue.retain(|(header, _)| {
-            let dropped = header.kind == Kind::Eager && scope.covers(header.tag);
-            if dropped {
-                *room += header.length + MESSAGE_COST;
-            }
-            !dropped
-        });
-        let mut ended: Vec<Announced> = announced
-            .extract_if(|_, message| scope.covers(message.tag))
-            .map(|(_, message)| message)
-            .collect();
-        for transfer in std::mem::take(transfers) {
-            if scope.covers(transfer.message.tag) {
-                ended.push(transfer.message);
-            } else {
-                transfers.push_back(transfer);
-            }
-        }
+        let ended = state.drop_scope(scope);
         let (context, id) = match scope {
             Scope::Context(context) => (context, 0),
             Scope::World => (0, 1),
         };
         let (tag, length) = (Tag::new(context, by.0), reason.len() as u64);
-        urgent.push_back(Header { tag, id, length, ..Header::new(Kind::Abort) });
-        reasons.push_back(reason.clone());
+        state.urgent.push_back(Header { tag, id, length, ..Header::new(Kind::Abort) });
+        state.reasons.push_back(reason.clone());
         let written = self.write(state);
         for message in ended {
             message.sent.complete(self.aborts.of(message.tag).map_or(Ok(()), Err));
@@ -249,7 +187,7 @@ impl Outbox {
             return Ok(());
         }
         let mut state = lock(&self.state);
-        state.room += u64::from(credit);
+        state.room = state.room.saturating_add(credit.into());
         if state.room > self.limits.window {
             return Err(format!("it gave back {credit} bytes of its window, more than were in use"));
         }
@@ -279,14 +217,7 @@ impl Outbox {
             return false;
         }
         state.over = Some(error.clone());
-        let mut ended: Vec<Arc<Completion>> = Vec::new();
-        ended.extend(state.announced.drain().map(|(_, message)| message.sent));
-        ended.extend(state.transfers.drain(..).map(|transfer| transfer.message.sent));
-        state.urgent.clear();
-        state.reasons.clear();
-        state.queue.clear();
-        // A batch in hand is given up by the one who writes it.
-        state.batch.clear(|sent| ended.push(sent));
+        let ended = state.clear();
         drop(state);
         self.idle.notify_waiters();
         self.work.notify_one();
@@ -434,58 +365,5 @@ impl Outbox {
             }
         }
         Ok(Written::TurnsUp)
-    }
-}
-
-impl State {
-    fn is_flushed(&self) -> bool {
-        let nothing_waits = self.urgent.is_empty() && self.queue.is_empty() && self.transfers.is_empty();
-        nothing_waits && self.batch.is_empty() && !self.writing
-    }
-
-    /// Takes the next frames, if the last are written: the urgent ones, then the queue and the
-    /// transfers in turn.
-    fn fill_batch(&mut self) {
-        let mut bytes = 0;
-        if !self.batch.is_empty() {
-            return;
-        }
-        while self.batch.len() < MAX_FRAMES && bytes < BATCH_BYTES {
-            let Some((mut header, payload, sent)) = self.next_frame() else { break };
-            header.credit = u32::try_from(self.owed).unwrap_or(u32::MAX);
-            self.owed -= u64::from(header.credit);
-            bytes += payload.len();
-            self.batch.push(Encoded { header: header.encode(), payload, sent });
-        }
-    }
-
-    fn next_frame(&mut self) -> Option<(Header, Bytes, Option<Arc<Completion>>)> {
-        if let Some(header) = self.urgent.pop_front() {
-            let payload = if header.kind == Kind::Abort { self.reasons.pop_front() } else { None };
-            return Some((header, payload.unwrap_or_default(), None));
-        }
-        self.transfer_next = !self.transfer_next;
-        if (self.transfer_next || self.queue.is_empty())
-            && let Some(part) = self.next_part()
-        {
-            return Some(part);
-        }
-        self.queue.pop_front().map(|(header, payload)| (header, payload, None))
-    }
-
-    /// Of several transfers, each gets its turn.
-    fn next_part(&mut self) -> Option<(Header, Bytes, Option<Arc<Completion>>)> {
-        let mut transfer = self.transfers.pop_front()?;
-        let Announced { tag, payload, sent } = &transfer.message;
-        let end = payload.len().min(transfer.written + MAX_PART);
-        let part = payload.slice(transfer.written..end);
-        let header =
-            Header { tag: *tag, id: transfer.id, length: part.len() as u64, ..Header::new(Kind::Part) };
-        let last = (end == payload.len()).then(|| Arc::clone(sent));
-        if last.is_none() {
-            transfer.written = end;
-            self.transfers.push_back(transfer);
-        }
-        Some((header, part, last))
     }
 }

@@ -63,7 +63,7 @@ fn ranks_with_different_options_work_together() {
     let first = TcpTransport::connect(&Config::new(Rank(0), 2, own), &Options::default()).unwrap();
     let world = [first, other.join().unwrap()];
     talk(&world);
-    for (from, to) in [(0, 1), (1, 0)] {
+    for (from, to) in [(0, 1), (1, 0), (1, 1)] {
         let refused = block_on(world[from].send(Rank(to), Tag::new(0, 2), vec![0; 2001].into())).unwrap_err();
         assert_eq!(
             refused.to_string(),

@@ -181,6 +181,31 @@ fn a_peer_that_does_not_read_holds_up_nothing_but_its_own_messages() {
 }
 
 #[test]
+fn an_abort_overtakes_a_long_message_on_its_way() {
+    let (world, mut peer) = puppet(&Options::default());
+    let parts = 256;
+    let sent = world.send(PEER, TAG, vec![7; parts << 20].into());
+    assert_eq!(peer.hear().0, ANNOUNCE);
+    peer.say(&header(FETCH, 0, TAG, 0, 0));
+    // Nobody reads until the socket is full and more is queued behind it.
+    thread::sleep(Duration::from_millis(200));
+    block_on(world.send(PEER, TAG, Bytes::new())).unwrap();
+    world.abort(Scope::Context(9), "stop");
+    let mut before = Vec::new();
+    loop {
+        let (kind, _, _, length, _) = peer.hear();
+        peer.stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        if kind == ABORT {
+            break;
+        }
+        before.push(kind);
+    }
+    assert!(before.iter().all(|kind| *kind == PART), "the message that was queued earlier comes later");
+    assert!(before.len() < parts / 2, "{} parts came before the abort", before.len());
+    assert!(is_pending(pin!(sent)));
+}
+
+#[test]
 fn heartbeats_come_at_a_quarter_of_the_shorter_bound() {
     let options = Options { failure_timeout: Duration::from_millis(400), ..Options::default() };
     let (world, mut peer) = puppet(&options);

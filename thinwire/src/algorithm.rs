@@ -36,7 +36,7 @@ const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 14] = [
+pub(crate) const KNOWN: [Algorithm; 15] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
@@ -44,13 +44,14 @@ pub(crate) const KNOWN: [Algorithm; 14] = [
     known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
     known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
     known("ssar_split_allgather", Kind::SsarSplitAllgather, "sparse sums, each range at its owner"),
-    known("dsar_split_allgather", Kind::DsarSplitAllgather, "the same with dense ranges"),
-    known("dsar_qsgd8", Kind::DsarQuantized(8), "the same with ranges of 8 bits a value"),
-    known("dsar_qsgd4", Kind::DsarQuantized(4), "4 bits a value"),
-    known("dsar_qsgd2", Kind::DsarQuantized(2), "2 bits a value"),
+    known("dsar_split_allgather", Kind::DsarSplitAllgather, "dense sums, each range at its owner"),
+    known("dsar_quantized", Kind::DsarQuantized(8), "the same as dsar_qsgd8"),
+    known("dsar_qsgd8", Kind::DsarQuantized(8), "dense ranges in 8 bits a value, rounded by chance"),
+    known("dsar_qsgd4", Kind::DsarQuantized(4), "the same in 4 bits"),
+    known("dsar_qsgd2", Kind::DsarQuantized(2), "the same in 2 bits"),
     known("gtopk", BUTTERFLY, "the same as gtopk_butterfly"),
     known("gtopk_butterfly", BUTTERFLY, "the largest entries of the sum, merged in pairs"),
-    known("gtopk_tree", TREE, "the same up and down a tree, as published"),
+    known("gtopk_tree", TREE, "the same up and down a tree, as first published"),
 ];
 
 const fn known(name: &'static str, kind: Kind, what: &'static str) -> Algorithm {

@@ -59,7 +59,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "D", value_parser = density)]
     pub(crate) density: Option<f64>,
 
-    /// How often to go through the training data [default: 10 for mnist, 6 for spam]
+    /// How often to go through the training data [default: 8 for mnist, 6 for spam]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) epochs: Option<u32>,
 
@@ -99,8 +99,8 @@ pub(crate) struct TrainArgs {
 fn train_notes() -> String {
     format!(
         "{}
-mnist: the other algorithms than the dense ones select each worker's largest entries first.
-spam: gtopk algorithms and --density do not apply, since its sum is exact.
+mnist: with all but the dense algorithms, each worker selects its largest entries first.
+spam: gtopk algorithms and --density do not apply; sums are exact, but for those in few bits.
 
 Examples:
   thinwire train

@@ -15,7 +15,7 @@ mod process;
 mod tasks;
 mod train;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -60,7 +60,11 @@ fn run() -> Result<(), Error> {
 fn complain(error: &Error) {
     let mut stderr = std::io::stderr().lock();
     let _ = match error {
-        Error::Child { report, .. } => stderr.write_all(report),
+        Error::Child { report, .. } => {
+            // A worker that was ended may have left its progress bar in this line.
+            let line = if stderr.is_terminal() { "\n" } else { "" };
+            stderr.write_all(line.as_bytes()).and_then(|()| stderr.write_all(report))
+        }
         Error::Interrupted { .. } => Ok(()),
         _ => writeln!(stderr, "thinwire: error: {error}"),
     };

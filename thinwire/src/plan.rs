@@ -41,7 +41,7 @@ const fn defaults(task: TaskName) -> Defaults {
     match task {
         TaskName::Mnist => Defaults {
             algorithms: &["dense", "topk_allgather", "gtopk"],
-            epochs: 10,
+            epochs: 8,
             batch: 32,
             learning_rate: 0.05,
         },

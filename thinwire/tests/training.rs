@@ -87,7 +87,7 @@ fn results_have_the_promised_keys() {
 fn the_user_sees_progress_a_table_and_where_the_picture_is() {
     let MainJob { stdout, stderr, picture, files, .. } = &*MAIN_JOB;
     for part in [
-        "test accuracy",
+        "accuracy",
         "speed-up",
         "topk_allgather",
         "ssar_recursive_doubling",

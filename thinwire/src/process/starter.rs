@@ -37,6 +37,7 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1").setup()?;
     let port = listener.local_addr().setup()?.port();
     let mut listener = Some(listener);
+    let secret = secret()?;
     let mut children = Children::new(false).setup()?;
     let mut said = Vec::new();
     for rank in 0..workers {
@@ -44,7 +45,7 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
         command.args(&arguments);
         NOT_INHERITED.iter().for_each(|name| _ = command.env_remove(name));
         command.envs(world(rank, workers, "127.0.0.1", port));
-        command.env(STARTER, std::process::id().to_string());
+        command.env(STARTER, std::process::id().to_string()).env("THINWIRE_SECRET", &secret);
         if env::var_os(THREADS).is_none() {
             command.env(THREADS, "1");
         }
@@ -74,6 +75,13 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
             Err(Error::Child { code: end.code(), report: report(rank, end, &said) })
         }
     }
+}
+
+/// Keeps other users' processes on this machine out of the world.
+fn secret() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::setup(format!("no random numbers: {error}")))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 /// The variables that make a process a rank of a world.

@@ -143,6 +143,7 @@ fn lines<'a, B: DrawingBackend + 'a, X: Ranged<ValueType = f64> + ValueFormatter
         .x_desc(x_title)
         .y_desc("loss (logarithmic)")
         .x_label_formatter(&|x| short(*x))
+        .y_labels(24)
         .y_label_formatter(&|y| sparse(*y))
         .draw()
         .map_err(failed)?;

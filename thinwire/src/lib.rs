@@ -25,6 +25,11 @@ pub use error::{Error, ErrorKind};
 
 use crate::cli::{Cli, Command};
 
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {

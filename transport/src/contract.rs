@@ -46,7 +46,10 @@ use crate::{Error, Rank, Scope, Tag};
 /// - After `abort(Scope::Context(c), ..)`, operations in context `c` fail at once on this rank and soon
 ///   on the others, queued messages of `c` may be dropped, and everything else goes on undisturbed.
 /// - A rank passes on an abort that it learns of, with its origin: otherwise one that gives up and leaves
-///   at once could seem lost to peers that have not heard of the abort yet.
+///   at once could seem lost to peers that have not heard of the abort yet. What works: decide which abort
+///   is the first, end the operations and pass it on under one lock that leaving takes as well.
+/// - Futures may outlive the last handle: pending receives then end with [`Error::Backend`], pending sends
+///   still deliver.
 /// - There are no default methods, so a wrapper cannot silently miss one.
 pub trait Transport: Send + Sync + 'static {
     /// This process's rank.

@@ -251,6 +251,8 @@ fn dropping_the_last_handle_delivers_what_was_sent_and_says_goodbye() {
     assert_eq!(peer.hear(), (ANNOUNCE, 0, TAG, 3 << 20, 0));
 
     let dropped = thread::spawn(move || drop(clone));
+    // It waits a moment for messages to be asked for, though nobody waits for them.
+    thread::sleep(Duration::from_millis(100));
     peer.say(&header(FETCH, 0, TAG, 0, 0));
     for _ in 0..3 {
         assert_eq!(peer.hear().0, PART);

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -57,12 +59,22 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// Somebody who has polled a receiver in vain and waits to be woken.
+#[derive(Default)]
+struct Sleeper(AtomicBool);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// The matching in one line: the n-th receiver that waits belongs to the n-th message that lies there.
 #[derive(Default)]
 struct Model {
     /// Number, and for an announced message its id until it has arrived.
     messages: Vec<(u64, Option<u64>)>,
-    receivers: Vec<u64>,
+    receivers: Vec<(u64, Arc<Sleeper>)>,
     fetched: Vec<u64>,
     sent: u64,
     announced: u64,
@@ -71,14 +83,19 @@ struct Model {
 
 impl Model {
     fn see(&mut self, effects: Effects) {
+        effects.wake.into_iter().for_each(Waker::wake);
         self.credit += effects.credit;
         self.fetched.extend(effects.fetch);
     }
 
-    /// Exactly the announced messages that ever had a receiver opposite are asked for.
-    fn check_fetched(&self) {
-        for (_, id) in self.messages.iter().take(self.receivers.len()) {
-            assert!(id.is_none_or(|id| self.fetched.contains(&id)), "{id:?} has a receiver");
+    /// A message with a receiver opposite is asked for if it is announced, and nobody sleeps beside it
+    /// if it is whole.
+    fn check_pairs(&self) {
+        for ((_, id), (_, sleeper)) in self.messages.iter().zip(&self.receivers) {
+            match id {
+                Some(id) => assert!(self.fetched.contains(id), "message {id} has a receiver"),
+                None => assert!(!sleeper.0.load(Ordering::Relaxed), "a whole message wakes its receiver"),
+            }
         }
         assert!(self.fetched.iter().all(|id| *id < self.announced));
     }
@@ -121,15 +138,18 @@ proptest! {
                 }
                 Event::Post => {
                     let (ticket, effects) = inbox.post(TAG);
-                    model.receivers.push(ticket);
+                    model.receivers.push((ticket, Arc::default()));
                     model.see(effects);
                 }
                 Event::Withdraw(choice) if choice < model.receivers.len() => {
-                    let ticket = model.receivers.remove(choice);
+                    let (ticket, _) = model.receivers.remove(choice);
                     model.see(inbox.withdraw(TAG, ticket));
                 }
                 Event::Poll(choice) if choice < model.receivers.len() => {
-                    match (poll(&inbox, model.receivers[choice]), model.messages.get(choice).copied()) {
+                    let (ticket, sleeper) = model.receivers[choice].clone();
+                    let waker = Waker::from(Arc::clone(&sleeper));
+                    let polled = inbox.poll(TAG, ticket, &Context::from_waker(&waker));
+                    match (polled, model.messages.get(choice).copied()) {
                         (Poll::Ready((received, effects)), Some((number, None))) => {
                             prop_assert_eq!(&received.unwrap()[..], &number.to_le_bytes()[..]);
                             model.see(effects);
@@ -138,15 +158,16 @@ proptest! {
                         }
                         (polled, expected) => {
                             prop_assert!(polled.is_pending() && expected.is_none_or(|(_, id)| id.is_some()));
+                            sleeper.0.store(true, Ordering::Relaxed);
                         }
                     }
                 }
                 Event::Withdraw(_) | Event::Poll(_) => {}
             }
-            model.check_fetched();
+            model.check_pairs();
         }
         // Everything that is left comes in order, to receivers posted now.
-        for ticket in std::mem::take(&mut model.receivers) {
+        for (ticket, _) in std::mem::take(&mut model.receivers) {
             model.see(inbox.withdraw(TAG, ticket));
         }
         for (number, id) in std::mem::take(&mut model.messages) {
@@ -219,9 +240,11 @@ fn what_arrived_whole_outlives_the_peer() {
     let _ = inbox.end(&gone());
     let _ = inbox.end(&Error::peer_lost(Rank(8), "the second end does not count"));
     assert_eq!((take(&inbox), take(&inbox)), (Some("first".into()), Some("second".into())));
-    let (ticket, _) = inbox.post(TAG);
-    let Poll::Ready((Err(error), _)) = poll(&inbox, ticket) else { panic!("it is over") };
-    assert_eq!(error.peer(), Some(Rank(7)));
+    let (next, after) = (inbox.post(TAG).0, inbox.post(TAG).0);
+    for ticket in [after, next] {
+        let Poll::Ready((Err(error), _)) = poll(&inbox, ticket) else { panic!("it is over") };
+        assert_eq!(error.peer(), Some(Rank(7)));
+    }
 }
 
 #[test]

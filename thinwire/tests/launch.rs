@@ -66,6 +66,13 @@ fn lines_are_never_mixed_and_may_hold_any_bytes() {
 }
 
 #[test]
+fn a_killed_rank_is_the_cause_even_if_those_who_lost_it_are_faster() {
+    let output = output("3", r#"[ "$RANK" != 1 ] || { sleep 0.1; kill -9 $$; }; exit 5"#);
+    assert_eq!(output.status.code(), Some(137));
+    assert_eq!(stderr(&output).lines().last(), Some("thinwire: error: rank 1 was killed by signal 9"));
+}
+
+#[test]
 fn the_first_to_fail_ends_all_and_has_the_last_word() {
     let folder = folder();
     let script = r#"

@@ -14,6 +14,9 @@ use signal_hook::iterator::Signals;
 
 use crate::error::signal_code;
 
+/// How long to wait, after a rank has failed by itself, for one that was killed. The system closes the
+/// connections of a killed process before it tells that it has ended, so those who lost it can be faster.
+const SETTLE: Duration = Duration::from_millis(500);
 /// How long a process has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long to wait for the last output once all processes have ended: what they left behind may hold it.
@@ -74,7 +77,7 @@ impl std::fmt::Display for End {
 /// Why the children were ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// This rank failed first.
+    /// This rank failed first, or was killed and thereby made others fail.
     Failed(usize, End),
     /// This process was asked to end.
     Signal(i32),
@@ -152,6 +155,7 @@ impl Children {
     /// and killed if they do not.
     pub(crate) fn wait(mut self) -> Result<(), Cause> {
         let mut cause = None;
+        let mut asked = false;
         let mut deadline: Option<Instant> = None;
         while self.running.iter().any(|running| running.end.is_none()) {
             let event = match deadline {
@@ -163,20 +167,27 @@ impl Children {
                     if let Some(running) = self.running.get_mut(rank) {
                         running.end = Some(end);
                     }
-                    if end != End::Code(0) && cause.is_none() {
-                        cause = Some(Cause::Failed(rank, end));
-                        self.signal(Signal::TERM);
-                        deadline = Some(Instant::now() + GRACE);
+                    let killed = matches!(end, End::Signal(_));
+                    if asked || !(killed || (cause.is_none() && end != End::Code(0))) {
+                        continue;
                     }
+                    cause = Some(Cause::Failed(rank, end));
+                    deadline = Some(Instant::now() + if killed { Duration::ZERO } else { SETTLE });
                 }
                 Ok(Event::Signal(number)) => {
                     // Whoever asks twice does not want to wait.
                     let again = matches!(cause, Some(Cause::Signal(_)));
                     cause.get_or_insert(Cause::Signal(number));
                     self.signal(Signal::from_named_raw(number).unwrap_or(Signal::TERM));
+                    asked = true;
                     deadline = Some(Instant::now() + if again { Duration::ZERO } else { GRACE });
                 }
                 Ok(Event::StreamClosed) => self.streams -= 1,
+                Err(RecvTimeoutError::Timeout) if !asked => {
+                    self.signal(Signal::TERM);
+                    asked = true;
+                    deadline = Some(Instant::now() + GRACE);
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     self.signal(Signal::KILL);
                     deadline = None;

@@ -138,23 +138,23 @@ fn threads_and_processes_end_with_the_same_parameters() {
 }
 
 #[test]
-fn every_algorithm_trains_every_number_of_workers() {
+fn every_algorithm_trains() {
+    let algorithms = [
+        "dense_ring",
+        "dense_recursive_doubling",
+        "topk_allgather",
+        "ssar_recursive_doubling",
+        "ssar_split_allgather",
+        "dsar_split_allgather",
+        "dsar_qsgd8",
+        "dsar_qsgd2",
+        "gtopk_tree",
+        "gtopk_butterfly",
+    ];
     let folder = folder();
-    for workers in ["1", "2", "5"] {
+    for (workers, algorithms) in [("1", &["dense", "gtopk"][..]), ("5", &algorithms)] {
         let mut options = vec!["--transport", "local", "--task", "mnist", "--epochs", "1", "--batch", "400"];
         options.extend(["--workers", workers, "--density", "0.001"]);
-        let algorithms = [
-            "dense_ring",
-            "dense_recursive_doubling",
-            "topk_allgather",
-            "ssar_recursive_doubling",
-            "ssar_split_allgather",
-            "dsar_split_allgather",
-            "dsar_qsgd8",
-            "dsar_qsgd2",
-            "gtopk_tree",
-            "gtopk_butterfly",
-        ];
         algorithms.iter().for_each(|algorithm| options.extend(["--algorithm", algorithm]));
         let results = train(folder.path(), &options);
         assert_eq!(results.len(), algorithms.len());

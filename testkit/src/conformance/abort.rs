@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use transport::{Error, Rank, Scope, Tag, Transport};
+use transport::{AnyTransport, Error, Rank, Scope, Tag, Transport};
 
 use super::{KIB, Letters, MIB, left, meet_all, on_each_rank, payload, ranks, right};
 
@@ -12,7 +12,7 @@ use super::{KIB, Letters, MIB, left, meet_all, on_each_rank, payload, ranks, rig
 /// of the first abort; receives that wait and messages that lie in other contexts stay.
 ///
 /// Contract: [`abort`](Transport::abort) with [`Scope::Context`].
-pub fn an_abort_ends_its_context_on_every_rank<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn an_abort_ends_its_context_on_every_rank(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         let abort = Abort { by: middle(&world), scope: Scope::Context(5), reason: "the loss is NaN" };
@@ -46,7 +46,7 @@ pub fn an_abort_ends_its_context_on_every_rank<T: Transport>(world: Vec<T>, pati
 ///
 /// Contract: [`abort`](Transport::abort) with [`Scope::World`]; it returns within a second, whatever the
 /// state of the network: here, large messages are stuck in both directions.
-pub fn an_abort_of_the_world_ends_everything<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn an_abort_of_the_world_ends_everything(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let abort = Abort { by: middle(&world), scope: Scope::World, reason: "out of memory" };
         let pending = [Pending::post(&world, 1), Pending::post(&world, 2)];
@@ -77,7 +77,7 @@ pub fn an_abort_of_the_world_ends_everything<T: Transport>(world: Vec<T>, patien
 /// to those that have not heard of the abort from its origin yet.
 ///
 /// Contract: *A rank passes on an abort that it learns of.*
-pub fn who_leaves_after_an_abort_is_not_lost<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn who_leaves_after_an_abort_is_not_lost(world: Vec<AnyTransport>, patience: Duration) {
     // Not `on_each_rank`: here each rank leaves when its part is over.
     crate::run_world_within(patience, world, |world| async move {
         let abort = Abort { by: middle(&world), scope: Scope::Context(5), reason: "the shapes differ" };

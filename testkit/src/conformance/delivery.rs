@@ -15,7 +15,7 @@ use super::{
 /// The world is a vector of transports by rank, and all agree on its size.
 ///
 /// Contract: [`rank`](Transport::rank) and [`world_size`](Transport::world_size), which never changes.
-pub fn ranks_are_numbered<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn ranks_are_numbered(world: Vec<AnyTransport>, patience: Duration) {
     let size = world.len();
     for (index, transport) in world.iter().enumerate() {
         assert_eq!(transport.rank(), Rank::from_index(index), "transports come in the order of their ranks");
@@ -31,7 +31,7 @@ pub fn ranks_are_numbered<T: Transport>(world: Vec<T>, patience: Duration) {
 /// and tag, no byte differs, and no message comes twice.
 ///
 /// Contract: *Matching*: in the order of their `send` calls, whole, exactly once.
-pub fn messages_arrive_in_order_whole_and_once<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn messages_arrive_in_order_whole_and_once(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let tags = [Tag::new(0, 0), Tag::new(0, u32::MAX), Tag::new(u32::MAX, 0)];
         let count = 40 / world.world_size();
@@ -63,7 +63,7 @@ pub fn messages_arrive_in_order_whole_and_once<T: Transport>(world: Vec<T>, pati
 /// Messages of no bytes are counted and keep their places among others.
 ///
 /// Contract: *Matching*: a zero-length message is a message.
-pub fn empty_messages_are_messages<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn empty_messages_are_messages(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let tag = Tag::new(3, 3);
         let word = |index: usize| if index % 3 == 1 { Bytes::from(vec![index as u8]) } else { Bytes::new() };
@@ -79,7 +79,7 @@ pub fn empty_messages_are_messages<T: Transport>(world: Vec<T>, patience: Durati
 /// A rank's messages to itself are messages as all others.
 ///
 /// Contract: *Matching*: a rank may send to itself.
-pub fn a_rank_may_send_to_itself<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_rank_may_send_to_itself(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let me = world.rank();
         let letters = Letters { from: me, to: me, tag: Tag::new(0, 9), limit: 300 * KIB };
@@ -94,7 +94,7 @@ pub fn a_rank_may_send_to_itself<T: Transport>(world: Vec<T>, patience: Duration
 /// Ranks that do not exist are refused by the future, and nothing is broken by asking.
 ///
 /// Contract: [`Error::NoSuchRank`]; by the future, never by a panic.
-pub fn a_rank_outside_the_world_is_refused<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_rank_outside_the_world_is_refused(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (tag, size) = (Tag::new(0, 0), world.world_size());
         for stranger in [Rank::from_index(size), Rank(u32::MAX)] {
@@ -113,7 +113,7 @@ pub fn a_rank_outside_the_world_is_refused<T: Transport>(world: Vec<T>, patience
 /// Three laws again, through the wrapper for back ends chosen at run time.
 ///
 /// Contract: [`AnyTransport`] is a transport.
-pub fn any_transport_keeps_the_laws<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn any_transport_keeps_the_laws(world: Vec<AnyTransport>, patience: Duration) {
     let world: Vec<_> = world.into_iter().map(AnyTransport::new).collect();
     ranks_are_numbered(world.clone(), patience);
     a_dropped_receive_takes_no_message(world.clone(), patience);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use transport::{Error, Rank, Tag, Transport};
+use transport::{AnyTransport, Error, Rank, Tag, Transport};
 
 use super::{KIB, Letters, MIB, on_each_rank, payload, poll_once, ranks, same_bytes, size_of};
 
@@ -15,7 +15,7 @@ use super::{KIB, Letters, MIB, on_each_rank, payload, poll_once, ranks, same_byt
 /// and the others go on.
 ///
 /// Contract: *Dropping the last handle* is an orderly end; *a lost peer* ends later operations too.
-pub fn a_rank_that_leaves_is_lost_after_its_messages<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_rank_that_leaves_is_lost_after_its_messages(world: Vec<AnyTransport>, patience: Duration) {
     let leaver = Rank::from_index(size_of(&world) - 1);
     on_each_but(leaver, world, patience, |world| async move {
         let (me, tag) = (world.rank(), Tag::new(1, 1));
@@ -41,7 +41,7 @@ pub fn a_rank_that_leaves_is_lost_after_its_messages<T: Transport>(world: Vec<T>
 /// Receives and sends that wait for a rank end when it leaves.
 ///
 /// Contract: *a lost peer* ends every pending operation that needs it.
-pub fn operations_that_wait_for_a_leaver_end<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn operations_that_wait_for_a_leaver_end(world: Vec<AnyTransport>, patience: Duration) {
     operations_end_with(world, patience, drop);
 }
 
@@ -103,7 +103,7 @@ fn operations_end_with<T: Transport>(world: Vec<T>, patience: Duration, end: imp
 /// A rank that receives late and in small portions, while tens of MiB are on their way to it, is not lost.
 ///
 /// Contract: *treat a large transfer in progress as a sign of life*.
-pub fn a_slow_reader_is_not_lost<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_slow_reader_is_not_lost(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (tag, first, last) = (Tag::new(0, 1), Rank(0), Rank::from_index(world.world_size() - 1));
         let pieces: Vec<_> = (0..6).map(|piece| payload(piece, 12 * MIB)).collect();

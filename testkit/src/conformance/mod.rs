@@ -2,7 +2,8 @@
 //!
 //! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of every law at every world size
 //! that it makes sense at. A law is also an ordinary function over a world, which returns if the back end
-//! keeps it and panics if it does not; a rank that does not end within `patience` breaks it as well.
+//! keeps it and panics if it does not; a rank that does not end within `patience` breaks it as well. It takes
+//! [`erased`] transports, so that the laws are compiled once and not for each back end.
 //!
 //! Nothing here asks how a back end works: ranks may be threads, processes or tasks, may share memory
 //! or not, and may need to be polled to make progress.
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use transport::{Rank, Tag, Transport};
+use transport::{AnyTransport, Rank, Tag, Transport};
 
 use crate::random::mix;
 
@@ -63,6 +64,11 @@ pub use time::{a_sleep_counts_from_its_call, the_clock_never_runs_backwards};
 /// Every bound that the contract leaves to the back end (the loss of a peer, an abort that travels) must
 /// be shorter in the worlds that the suite is given.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same ranks without their type, as the laws take them.
+pub fn erased<T: Transport>(world: impl IntoIterator<Item = T>) -> Vec<AnyTransport> {
+    world.into_iter().map(AnyTransport::new).collect()
+}
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use transport::{Tag, Transport};
+use transport::{AnyTransport, Tag, Transport};
 
 use super::{
     KIB, Letters, MIB, left, meet_neighbours, on_each_rank, payload, poll_once, right, same_bytes,
@@ -19,7 +19,7 @@ const BEAT: Duration = Duration::from_millis(10);
 /// Receives take messages in the order of their calls, not of their polls.
 ///
 /// Contract: *Posted at the call*.
-pub fn receives_are_posted_at_the_call<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn receives_are_posted_at_the_call(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         let tag = Tag::new(1, 0);
@@ -41,7 +41,7 @@ pub fn receives_are_posted_at_the_call<T: Transport>(world: Vec<T>, patience: Du
 /// Messages travel while their sends are kept and never polled.
 ///
 /// Contract: *Posted at the call*.
-pub fn sends_are_posted_at_the_call<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn sends_are_posted_at_the_call(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         let letters = Letters { from: me, to, tag: Tag::new(1, 0), limit: 300 * KIB };
@@ -59,7 +59,7 @@ pub fn sends_are_posted_at_the_call<T: Transport>(world: Vec<T>, patience: Durat
 /// arrived; or when it was first in line and others wait behind it.
 ///
 /// Contract: *Dropping a future abandons it*: the message goes to the next `recv` of that sender and tag.
-pub fn a_dropped_receive_takes_no_message<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_dropped_receive_takes_no_message(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         for (limit, number) in [(KIB, 0), (3 * MIB, 1)] {
@@ -115,7 +115,7 @@ pub fn a_dropped_receive_takes_no_message<T: Transport>(world: Vec<T>, patience:
 /// it arrive in order.
 ///
 /// Contract: *Dropping a future abandons it*: a dropped `send` still delivers its message.
-pub fn a_dropped_send_still_delivers<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_dropped_send_still_delivers(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         for (limit, number) in [(KIB, 0), (12 * MIB / world.world_size(), 1)] {
@@ -144,7 +144,7 @@ pub fn a_dropped_send_still_delivers<T: Transport>(world: Vec<T>, patience: Dura
 /// Any number of operations at once; the order of awaiting them says nothing.
 ///
 /// Contract: *Posted at the call*: keep any number of futures, await them in any order.
-pub fn futures_may_be_awaited_in_any_order<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn futures_may_be_awaited_in_any_order(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
         let letters = |from, to, number| Letters { from, to, tag: Tag::new(7, number), limit: 20 * KIB };
@@ -174,7 +174,7 @@ pub fn futures_may_be_awaited_in_any_order<T: Transport>(world: Vec<T>, patience
 /// A future that is polled by one task and then by another wakes the other.
 ///
 /// Contract: the futures are futures: the waker of the last poll counts.
-pub fn the_last_waker_is_woken<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn the_last_waker_is_woken(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let (world, tag, large) = (&world, Tag::new(0, 5), payload(1, MIB));
         let count = (80 / world.world_size()).max(12);

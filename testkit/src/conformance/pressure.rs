@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
-use transport::{Rank, Tag, Transport};
+use transport::{AnyTransport, Rank, Tag, Transport};
 
 use super::{
     KIB, Letters, MIB, left, meet_all, meet_neighbours, on_each_rank, payload, ranks, right, same_bytes,
@@ -16,7 +16,7 @@ use super::{
 ///
 /// Contract: *Drive sends and receives together*: both are posted before either is awaited, which is
 /// enough whatever the size.
-pub fn large_sends_before_receives_do_not_deadlock<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn large_sends_before_receives_do_not_deadlock(world: Vec<AnyTransport>, patience: Duration) {
     let length = match size_of(&world) {
         0..=2 => 64 * MIB,
         3 | 4 => 8 * MIB,
@@ -41,7 +41,7 @@ pub fn large_sends_before_receives_do_not_deadlock<T: Transport>(world: Vec<T>, 
 /// A receive that is posted completes the send of a large message, although nobody polls it.
 ///
 /// Contract: *Posted at the call*, with *drive sends and receives together*.
-pub fn a_posted_receive_completes_its_send<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn a_posted_receive_completes_its_send(world: Vec<AnyTransport>, patience: Duration) {
     let length = 64 * MIB / size_of(&world).next_power_of_two();
     on_each_rank(world, patience, move |world| async move {
         let tag = Tag::new(0, 1);
@@ -59,7 +59,7 @@ pub fn a_posted_receive_completes_its_send<T: Transport>(world: Vec<T>, patience
 /// large message under another; afterwards they are all received, in order.
 ///
 /// Contract: *Matching*: different tags never block each other.
-pub fn tags_do_not_block_each_other<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn tags_do_not_block_each_other(world: Vec<AnyTransport>, patience: Duration) {
     let size = size_of(&world);
     on_each_rank(world, patience, move |world| async move {
         let (me, from, to) = (world.rank(), left(&world), right(&world));
@@ -95,7 +95,7 @@ pub fn tags_do_not_block_each_other<T: Transport>(world: Vec<T>, patience: Durat
 /// With no receive posted, sends of 1 MiB stop completing before 256 MiB; then all arrive, in order.
 ///
 /// Contract: *bound what arrives unexpected by back-pressure*.
-pub fn unexpected_messages_are_bounded<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn unexpected_messages_are_bounded(world: Vec<AnyTransport>, patience: Duration) {
     fill(world, patience, 256, |index| {
         // One allocation, and still no two messages alike.
         static PAYLOAD: std::sync::LazyLock<Bytes> = std::sync::LazyLock::new(|| payload(0, MIB + KIB));
@@ -106,7 +106,7 @@ pub fn unexpected_messages_are_bounded<T: Transport>(world: Vec<T>, patience: Du
 /// With no receive posted, sends of nothing stop completing before there are two million of them.
 ///
 /// Contract: *bound what arrives unexpected by back-pressure*: a message is not free because it is empty.
-pub fn unexpected_empty_messages_are_bounded<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn unexpected_empty_messages_are_bounded(world: Vec<AnyTransport>, patience: Duration) {
     fill(world, patience, 2_000_000, |_| Bytes::new());
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::{join, join_all};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use transport::{Rank, Tag, Transport};
+use transport::{AnyTransport, Rank, Tag, Transport};
 
 use super::{KIB, Letters, left, on_each_rank, poll_once, right, same_bytes};
 
@@ -16,7 +16,7 @@ use super::{KIB, Letters, left, on_each_rank, poll_once, right, same_bytes};
 /// sends, drawn from fixed seeds: every message arrives in its place.
 ///
 /// Contract: *Matching*, *posted at the call* and *dropping a future abandons it*, together.
-pub fn random_traffic_arrives<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn random_traffic_arrives(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         for seed in 0..3 {
             let plan = plan(seed, world.world_size());
@@ -79,7 +79,7 @@ pub fn random_traffic_arrives<T: Transport>(world: Vec<T>, patience: Duration) {
 /// Several threads use one rank at the same time, each under a tag of its own.
 ///
 /// Contract: [`Transport`] is `Sync`.
-pub fn threads_share_a_rank<T: Transport>(world: Vec<T>, patience: Duration) {
+pub fn threads_share_a_rank(world: Vec<AnyTransport>, patience: Duration) {
     on_each_rank(world, patience, |world| async move {
         let next_thread = std::sync::atomic::AtomicU32::new(0);
         crate::run_world_within(patience, vec![world; 3], |world| {

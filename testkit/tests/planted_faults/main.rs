@@ -5,13 +5,14 @@ mod broken;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use broken::{Broken, Fault, world};
+use broken::{Fault, world};
 use testkit::conformance as laws;
+use transport::AnyTransport;
 
 /// How the laws call a message that is another one, or is not whole.
 const DIFFERS: &str = "is not what was sent";
 
-type Law = fn(Vec<Broken>, Duration);
+type Law = fn(Vec<AnyTransport>, Duration);
 
 /// A law lets a sound back end pass and finds a fault in a broken one, in certain words.
 struct Finding {
@@ -34,8 +35,8 @@ fn hangs(law: Law, fault: Fault) -> Finding {
 impl Finding {
     fn check(&self) {
         let Self { law, fault, complaint, patience } = self;
-        law(world(2, Fault::None), laws::PATIENCE);
-        let outcome = catch_unwind(AssertUnwindSafe(|| law(world(2, *fault), *patience)));
+        law(laws::erased(world(2, Fault::None)), laws::PATIENCE);
+        let outcome = catch_unwind(AssertUnwindSafe(|| law(laws::erased(world(2, *fault)), *patience)));
         let Err(panic) = outcome else { panic!("{fault:?} goes unnoticed") };
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
         assert!(text.contains(complaint), "{fault:?} should be called {complaint:?}, but is called {text:?}");

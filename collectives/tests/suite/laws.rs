@@ -1,11 +1,6 @@
 //! What every allreduce must do, at every world size, dimension, support shape and type.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
-
-mod common;
-
 use collectives::{Communicator, SparseAlgorithm};
-use common::{Algorithm, bits, dims};
 use half::bf16;
 use sparse_core::{DType, Element, SparseVec};
 use sparse_quant::{Norm, Qsgd, Quantizer};
@@ -14,6 +9,8 @@ use testkit::faults::Faulty;
 use testkit::support::{Shape, world};
 use testkit::{local_world, run_world};
 use transport::Transport;
+
+use crate::common::{Algorithm, bits, dims};
 
 /// One world's inputs.
 struct Case<E> {

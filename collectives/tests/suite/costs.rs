@@ -2,10 +2,6 @@
 //!
 //! The formulas are written here a second time, from the documentation and from the inputs alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
-
-mod common;
-
 use std::collections::BTreeSet;
 
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
@@ -14,6 +10,8 @@ use sparse_core::wire::HEADER;
 use testkit::support::{Shape, world};
 use testkit::{Counted, local_world, run_world};
 use transport::Rank;
+
+use crate::common;
 
 /// What one rank sends, and the longest chain of dependent messages in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,5 +1,4 @@
 //! The algorithms and what a run of each needs, for all tests of the collectives.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use collectives::{Communicator, DenseAlgorithm, Error, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::{Element, SparseVec};

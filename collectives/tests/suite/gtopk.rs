@@ -1,15 +1,12 @@
 //! The laws of the global top-k.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
-
-mod common;
-
 use collectives::{Communicator, GlobalTopk, GtopkAlgorithm, PutBack};
-use common::{GTOPK, PUT_BACK};
 use proptest::prelude::*;
 use sparse_core::{Element, SparseVec, reduce};
 use testkit::support::{Shape, world};
 use testkit::{local_world, run_world};
+
+use crate::common::{self, GTOPK, PUT_BACK};
 
 fn gtopk<E: Element>(
     inputs: &[SparseVec<E>],

@@ -1,20 +1,17 @@
 //! What happens when ranks disagree, die, fall silent or send nonsense: an error on every rank.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
-
-mod common;
-
 use std::time::Duration;
 
 use collectives::{
     Communicator, DenseAlgorithm, Error, ErrorKind, GtopkAlgorithm, Options, PutBack, SparseAlgorithm,
 };
-use common::Algorithm;
 use sparse_core::{Element, SparseVec};
 use sparse_quant::{Norm, Qsgd};
 use testkit::faults::Faulty;
 use testkit::{LocalTransport, local_world, run_world};
 use transport::{Rank, Transport};
+
+use crate::common::{self, Algorithm};
 
 /// Long enough never to be reached unless a rank hangs.
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,0 +1,9 @@
+//! One crate for all tests over worlds of several ranks: they share the algorithms, each dear to compile.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod common;
+mod costs;
+mod failures;
+mod gtopk;
+mod laws;

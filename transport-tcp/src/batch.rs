@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::completion::Completion;
 use crate::frame::HEADER;
+use matching::Completion;
 
 /// How many frames at most are written at once.
 pub(crate) const MAX_FRAMES: usize = 32;

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bootstrap::liveness::Detector;
+use matching::Aborts;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -13,7 +14,6 @@ use tokio::time::{sleep_until, timeout};
 use transport::Rank;
 
 use crate::Error;
-use crate::aborts::Aborts;
 use crate::link::Link;
 use crate::mesh::{self, Peer, Plan};
 use crate::options::Limits;

@@ -44,13 +44,10 @@
 
 #![forbid(unsafe_code)]
 
-mod aborts;
 mod batch;
-mod completion;
 mod driver;
 mod error;
 mod frame;
-mod inbox;
 mod link;
 mod mesh;
 mod options;

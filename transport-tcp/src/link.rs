@@ -8,13 +8,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use matching::{Aborts, Completion, Effects, Inbox, Posted};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use transport::{Error, Rank, Scope, Tag};
 
-use crate::aborts::Aborts;
-use crate::completion::{Completion, Posted};
-use crate::inbox::{Effects, Inbox};
 use crate::options::Limits;
 use crate::outbox::Outbox;
 
@@ -34,7 +32,7 @@ impl Link {
     pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>) -> Self {
         Self {
             peer: rank,
-            inbox: Inbox::new(own, Arc::clone(aborts)),
+            inbox: Inbox::new(own.of_inbox(), Arc::clone(aborts)),
             outbox: None,
             own,
             its_patience: own.failure_timeout,

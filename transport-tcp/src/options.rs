@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::Error;
+use crate::frame::MAX_PART;
 
 /// How a transport behaves. The ranks of a world may differ: each says what it can take.
 ///
@@ -74,4 +75,11 @@ pub(crate) struct Limits {
     pub(crate) max_message: u64,
     pub(crate) max_announced: u32,
     pub(crate) failure_timeout: Duration,
+}
+
+impl Limits {
+    pub(crate) const fn of_inbox(self) -> matching::Limits {
+        let Self { window, max_message, max_announced, .. } = self;
+        matching::Limits { window, max_message, max_announced, max_part: MAX_PART as u64 }
+    }
 }

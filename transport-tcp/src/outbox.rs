@@ -14,16 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use matching::{Aborts, Completion, MESSAGE_COST, Posted, lock};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use transport::{Error, Rank, Scope, Tag};
 
-use crate::aborts::Aborts;
 use crate::batch::MAX_FRAMES;
-use crate::completion::{Completion, Posted, lock};
 use crate::frame::{Header, Kind};
-use crate::inbox::MESSAGE_COST;
 use crate::options::Limits;
 use queue::{Announced, State, Transfer};
 

@@ -4,12 +4,12 @@
 use std::net::Shutdown;
 
 use bytes::BufMut;
+use matching::{Effects, MESSAGE_COST};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use transport::{Error, Rank, Scope};
 
 use crate::frame::{Decoder, Header, Kind, Step};
-use crate::inbox::{Effects, MESSAGE_COST};
 use crate::link::Link;
 use crate::world::World;
 

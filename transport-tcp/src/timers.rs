@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use matching::lock;
 use tokio::sync::Notify;
-
-use crate::completion::lock;
 
 /// The sleepers of a transport, woken by its I/O thread, whoever polls them.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use matching::Aborts;
 use transport::{Error, Rank, Scope};
 
-use crate::aborts::Aborts;
 use crate::frame::MAX_REASON;
 use crate::link::Link;
 use crate::options::Limits;

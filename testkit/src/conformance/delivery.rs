@@ -8,7 +8,7 @@ use futures_util::future::{join, join_all};
 use transport::{AnyTransport, Error, Rank, Tag, Transport};
 
 use super::{
-    KIB, Letters, a_dropped_receive_takes_no_message, left, meet_all, on_each_rank, ranks, right,
+    KIB, Letters, a_dropped_receive_takes_no_message, left, meet_all, on_each_rank, ranks, right, size_of,
     stays_pending,
 };
 
@@ -16,8 +16,8 @@ use super::{
 ///
 /// Contract: [`rank`](Transport::rank) and [`world_size`](Transport::world_size), which never changes.
 pub fn ranks_are_numbered(world: Vec<AnyTransport>, patience: Duration) {
-    let size = world.len();
-    for (index, transport) in world.iter().enumerate() {
+    let (size, first) = (size_of(&world), world.first().map_or(0, |transport| transport.rank().index()));
+    for (index, transport) in (first..).zip(&world) {
         assert_eq!(transport.rank(), Rank::from_index(index), "transports come in the order of their ranks");
         assert_eq!(transport.world_size(), size, "rank {index} knows the size of the world");
     }

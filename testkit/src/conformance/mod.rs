@@ -65,6 +65,33 @@ pub use time::{a_sleep_counts_from_its_call, the_clock_never_runs_backwards};
 /// be shorter in the worlds that the suite is given.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A law, for back ends whose ranks are processes: each runs it on its own rank, in a world of one of these sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    /// Its name.
+    pub name: &'static str,
+    /// At which sizes of the world it makes sense.
+    pub sizes: &'static [usize],
+    /// Runs this process's part; panics if the law is broken.
+    pub check: fn(Vec<AnyTransport>, Duration),
+    /// Whether a rank of a world of this size leaves in its midst, for which the law must be given the only handle. The
+    /// others may not leave before the last has ended: keep a handle until all have come to the end.
+    pub leaves: fn(rank: usize, size: usize) -> bool,
+}
+
+macro_rules! table {
+    (@each $($law:ident: $($size:tt),*;)*) => {
+        &[$(Law { name: stringify!($law), sizes: &[$($size),*], check: $law, leaves: table!(@leaves $law) }),*]
+    };
+    (@leaves a_rank_that_leaves_is_lost_after_its_messages) => { |rank, size| rank == size - 1 };
+    (@leaves operations_that_wait_for_a_leaver_end) => { |rank, size| rank == size / 2 };
+    (@leaves who_leaves_after_an_abort_is_not_lost) => { |_, _| true };
+    (@leaves $law:ident) => { |_, _| false };
+}
+
+/// All laws, in the order of the suite.
+pub const LAWS: &[Law] = crate::__for_each_law! { [table] @each };
+
 /// The same ranks without their type, as the laws take them.
 pub fn erased<T: Transport>(world: impl IntoIterator<Item = T>) -> Vec<AnyTransport> {
     world.into_iter().map(AnyTransport::new).collect()

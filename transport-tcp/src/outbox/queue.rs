@@ -4,12 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use matching::{Completion, MESSAGE_COST};
 use transport::{Error, Scope, Tag};
 
 use crate::batch::{Batch, Encoded, MAX_FRAMES};
-use crate::completion::Completion;
 use crate::frame::{Header, Kind, MAX_PART};
-use crate::inbox::MESSAGE_COST;
 
 /// How many bytes are gathered for one write, unless a single frame is longer.
 const BATCH_BYTES: usize = 256 << 10;

@@ -6,7 +6,7 @@ use transport::{Error, Rank, Scope, Tag};
 
 /// What has been aborted on this rank, and by whom first.
 #[derive(Debug, Default)]
-pub(crate) struct Aborts {
+pub struct Aborts {
     /// Whether there is anything in the table: all that the normal case has to look at.
     any: AtomicBool,
     table: RwLock<Table>,
@@ -20,7 +20,7 @@ struct Table {
 
 impl Aborts {
     /// Notes an abort. False if the scope was aborted before: the first one wins.
-    pub(crate) fn note(&self, scope: Scope, by: Rank, reason: &str) -> bool {
+    pub fn note(&self, scope: Scope, by: Rank, reason: &str) -> bool {
         let error = Error::Aborted { by, scope, reason: reason.to_owned() };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         if table.world.is_some() {
@@ -38,7 +38,7 @@ impl Aborts {
     }
 
     /// Why operations with this tag have ended, if they have.
-    pub(crate) fn of(&self, tag: Tag) -> Option<Error> {
+    pub fn of(&self, tag: Tag) -> Option<Error> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -47,7 +47,7 @@ impl Aborts {
     }
 
     /// Whether the world is over.
-    pub(crate) fn of_world(&self) -> bool {
+    pub fn of_world(&self) -> bool {
         self.table.read().unwrap_or_else(PoisonError::into_inner).world.is_some()
     }
 }

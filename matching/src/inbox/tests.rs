@@ -1,6 +1,5 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
-use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,8 +11,7 @@ const TAG: Tag = Tag::new(1, 1);
 const WINDOW: u64 = 10_000;
 
 fn inbox() -> Inbox {
-    let limits =
-        Limits { window: WINDOW, max_message: 1 << 40, max_announced: 100, failure_timeout: Duration::ZERO };
+    let limits = Limits { window: WINDOW, max_message: 1 << 40, max_announced: 100, max_part: 1 << 20 };
     Inbox::new(limits, Arc::default())
 }
 

@@ -5,50 +5,69 @@
 //! ones move up. A message too large for the window keeps its place while it is only announced; it
 //! is fetched as soon as a receiver stands opposite.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
 use crate::completion::{Completion, Posted, lock, register};
-use crate::frame::MAX_PART;
-use crate::options::Limits;
 
 /// What a message costs the window beside its payload, in bytes, so that the window bounds the number
 /// of empty messages as well.
-pub(crate) const MESSAGE_COST: u64 = 64;
+pub const MESSAGE_COST: u64 = 64;
+
+/// How many empty queues are kept for the next tags.
+const SPARE: usize = 16;
 
 /// By how much the buffer of a fetched message grows at least, while the message is longer.
 const GROWTH: u64 = 8 << 20;
 
+/// What bounds the messages of one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes that may arrive before they are received, [`MESSAGE_COST`] for each message included.
+    pub window: u64,
+    /// The longest message, in bytes.
+    pub max_message: u64,
+    /// How many messages may be announced and not received.
+    pub max_announced: u32,
+    /// The longest part of an announced message, in bytes.
+    pub max_part: u64,
+}
+
+/// One peer's messages to this rank, matched with its receives.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     limits: Limits,
     aborts: Arc<Aborts>,
     state: Mutex<State>,
 }
 
-/// What has to be done after the inbox's lock was released.
+/// What has to be done after a call, when the inbox's lock is released.
 #[derive(Default, Debug)]
 #[must_use]
-pub(crate) struct Effects {
-    pub(crate) wake: Vec<Waker>,
+pub struct Effects {
+    /// Wake these.
+    pub wake: Vec<Waker>,
     /// Ask the peer for these announced messages.
-    pub(crate) fetch: Vec<u64>,
+    pub fetch: Vec<u64>,
     /// Give back so much of the window.
-    pub(crate) credit: u64,
+    pub credit: u64,
     /// Sends to oneself that have come to an end.
-    pub(crate) sent: Vec<(Arc<Completion>, Result<(), Error>)>,
+    pub sent: Vec<(Arc<Completion>, Result<(), Error>)>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    tags: HashMap<Tag, Queue>,
+    tags: FxHashMap<Tag, Queue>,
+    /// Empty queues: a tag is rarely used twice, and its queue should not be allocated each time.
+    spare: Vec<Queue>,
     /// The announced messages that were asked for, by id.
-    fetching: HashMap<u64, Fetching>,
+    fetching: FxHashMap<u64, Fetching>,
     /// The cost of the eager messages that no receiver has taken.
     held: u64,
     /// How many announced messages are queued.
@@ -97,39 +116,58 @@ struct Fetching {
 }
 
 impl Inbox {
-    pub(crate) fn new(limits: Limits, aborts: Arc<Aborts>) -> Self {
+    /// An empty inbox; `aborts` are those of the whole rank.
+    #[must_use]
+    pub fn new(limits: Limits, aborts: Arc<Aborts>) -> Self {
         Self { limits, aborts, state: Mutex::default() }
     }
 
     // Receivers.
 
     /// Posts a receiver and returns its ticket.
-    pub(crate) fn post(&self, tag: Tag) -> (u64, Effects) {
+    pub fn post(&self, tag: Tag) -> (u64, Effects) {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let queue = state.tags.entry(tag).or_default();
+        let queue = state.queue(tag);
         queue.receivers.push_back(Receiver { ticket, waker: None });
         let position = queue.receivers.len() - 1;
         state.match_up(tag, position, &mut effects);
         (ticket, effects)
     }
 
-    pub(crate) fn poll(
+    /// Takes the message of this ticket, or notes whom to wake.
+    pub fn poll(
         &self,
         tag: Tag,
         ticket: u64,
         context: &Context<'_>,
     ) -> Poll<(Result<Bytes, Error>, Effects)> {
         let mut state = lock(&self.state);
+        if let Some(taken) = self.take_from(&mut state, tag, ticket) {
+            return Poll::Ready(taken);
+        }
+        if let Some((queue, position)) = state.find_receiver(tag, ticket)
+            && let Some(receiver) = queue.receivers.get_mut(position)
+        {
+            register(&mut receiver.waker, context);
+        }
+        Poll::Pending
+    }
+
+    /// Takes the message of this ticket if it has arrived; for back ends whose futures wake themselves.
+    pub fn take(&self, tag: Tag, ticket: u64) -> Option<(Result<Bytes, Error>, Effects)> {
+        self.take_from(&mut lock(&self.state), tag, ticket)
+    }
+
+    fn take_from(&self, state: &mut State, tag: Tag, ticket: u64) -> Option<(Result<Bytes, Error>, Effects)> {
         let mut effects = Effects::default();
         if let Some(error) = self.aborts.of(tag) {
             state.remove_receiver(tag, ticket, &mut effects);
-            return Poll::Ready((Err(error), effects));
+            return Some((Err(error), effects));
         }
-        let over = state.over.clone();
-        let Some((queue, position)) = state.find_receiver(tag, ticket) else { return Poll::Pending };
+        let (queue, position) = state.find_receiver(tag, ticket)?;
         if let Some(Message { body: Body::Whole(_), .. }) = queue.messages.get(position)
             && let Some(Message { body: Body::Whole(payload), cost, .. }) = queue.messages.remove(position)
         {
@@ -137,20 +175,15 @@ impl Inbox {
             state.forget_if_empty(tag);
             state.held -= cost;
             effects.credit = cost;
-            return Poll::Ready((Ok(payload), effects));
+            return Some((Ok(payload), effects));
         }
-        if let Some(error) = over {
-            state.remove_receiver(tag, ticket, &mut effects);
-            return Poll::Ready((Err(error), effects));
-        }
-        if let Some(receiver) = queue.receivers.get_mut(position) {
-            register(&mut receiver.waker, context);
-        }
-        Poll::Pending
+        let error = state.over.clone()?;
+        state.remove_receiver(tag, ticket, &mut effects);
+        Some((Err(error), effects))
     }
 
     /// Takes back a receiver that has not returned its message.
-    pub(crate) fn withdraw(&self, tag: Tag, ticket: u64) -> Effects {
+    pub fn withdraw(&self, tag: Tag, ticket: u64) -> Effects {
         let mut effects = Effects::default();
         lock(&self.state).remove_receiver(tag, ticket, &mut effects);
         effects
@@ -161,17 +194,11 @@ impl Inbox {
     /// Makes room for an eager message that begins to arrive. False: drop it and give its cost back,
     /// its context is aborted.
     ///
-    /// An error says how the peer broke the protocol.
-    pub(crate) fn expect(&self, tag: Tag, length: u64) -> Result<bool, String> {
+    /// # Errors
+    /// How the peer broke the protocol.
+    pub fn expect(&self, tag: Tag, length: u64) -> Result<bool, String> {
         let mut state = lock(&self.state);
-        let cost = length.saturating_add(MESSAGE_COST);
-        let window = self.limits.window;
-        if cost > window.saturating_sub(state.held) {
-            return Err(format!(
-                "it sent {length} bytes unasked, with {} of the window of {window} in use",
-                state.held
-            ));
-        }
+        let cost = state.room_for(length, self.limits.window)?;
         let wanted = self.aborts.of(tag).is_none();
         if wanted {
             state.held += cost;
@@ -179,8 +206,8 @@ impl Inbox {
         Ok(wanted)
     }
 
-    /// Takes in an eager message that was [`expect`](Self::expect)ed.
-    pub(crate) fn deliver(&self, tag: Tag, payload: Bytes) -> Effects {
+    /// Takes in an eager message that was [`expect`](Self::expect)ed, of a context that was not aborted then.
+    pub fn deliver(&self, tag: Tag, payload: Bytes) -> Effects {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         let cost = payload.len() as u64 + MESSAGE_COST;
@@ -193,14 +220,31 @@ impl Inbox {
         effects
     }
 
-    /// Takes in the announcement of a message.
-    pub(crate) fn announce(&self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
+    /// Takes in an eager message that is here already: [`expect`](Self::expect) and [`deliver`](Self::deliver) in one.
+    ///
+    /// # Errors
+    /// How the peer broke the protocol.
+    pub fn arrive(&self, tag: Tag, payload: Bytes) -> Result<Effects, String> {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
-        if id != state.next_id {
-            return Err(format!("it announced message {id} where {} comes next", state.next_id));
+        let cost = state.room_for(payload.len() as u64, self.limits.window)?;
+        if state.over.is_some() || self.aborts.of(tag).is_some() {
+            effects.credit = cost;
+        } else {
+            state.held += cost;
+            state.push(tag, Message { body: Body::Whole(payload), cost, sent: None }, &mut effects);
         }
-        state.next_id += 1;
+        Ok(effects)
+    }
+
+    /// Takes in the announcement of a message.
+    ///
+    /// # Errors
+    /// How the peer broke the protocol.
+    pub fn announce(&self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
+        let mut state = lock(&self.state);
+        let mut effects = Effects::default();
+        state.take_id(id)?;
         let limit = self.limits.max_message;
         if length > limit {
             return Err(format!("it announced a message of {length} bytes, the limit is {limit}"));
@@ -217,9 +261,35 @@ impl Inbox {
         Ok(effects)
     }
 
-    /// Gives the buffer to which a part of an announced message is to be appended. `None`: drop the
-    /// part, its context is aborted.
-    pub(crate) fn expect_part(&self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
+    /// Takes in the announcement of a message that fits the window and follows unasked, in parts. False: its parts
+    /// are to be dropped, and its cost given back; its context is aborted, or nothing is received any more.
+    ///
+    /// For back ends where a long message comes by another way than its announcement, and may be overtaken.
+    ///
+    /// # Errors
+    /// How the peer broke the protocol.
+    pub fn expect_pushed(&self, tag: Tag, length: u64, id: u64) -> Result<bool, String> {
+        let mut state = lock(&self.state);
+        state.take_id(id)?;
+        let cost = state.room_for(length, self.limits.window)?;
+        if state.over.is_some() || self.aborts.of(tag).is_some() {
+            return Ok(false);
+        }
+        state.held += cost;
+        state.announced += 1;
+        state.fetching.insert(id, Fetching { tag, rest: length, buffer: Vec::new() });
+        let body = Body::Announced { id, length, asked_for: true };
+        // Nobody is woken and nothing is fetched before it has arrived.
+        state.push(tag, Message { body, cost, sent: None }, &mut Effects::default());
+        Ok(true)
+    }
+
+    /// Gives the buffer to which a part of an announced message is to be appended, with room for it. `None`:
+    /// drop the part, its context is aborted.
+    ///
+    /// # Errors
+    /// How the peer broke the protocol, or that there is no memory.
+    pub fn expect_part(&self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
         let mut state = lock(&self.state);
         let Some(fetching) = state.fetching.get_mut(&id) else {
             // The abort may have overtaken it.
@@ -228,7 +298,7 @@ impl Inbox {
             }
             return Err(format!("it sent a part of message {id}, which was not asked for"));
         };
-        if length > fetching.rest || length > MAX_PART as u64 {
+        if length > fetching.rest || length > self.limits.max_part {
             return Err(format!(
                 "it sent {length} bytes of message {id}, of which {} are missing",
                 fetching.rest
@@ -237,7 +307,7 @@ impl Inbox {
         let mut buffer = std::mem::take(&mut fetching.buffer);
         if ((buffer.capacity() - buffer.len()) as u64) < length {
             // Grows with what has arrived, not with what was promised.
-            let growth = GROWTH.max(buffer.len() as u64).min(fetching.rest);
+            let growth = GROWTH.max(buffer.len() as u64).min(fetching.rest).max(length);
             let growth = usize::try_from(growth).unwrap_or(usize::MAX);
             let refused = |_| format!("there is no memory for the {length} next bytes of message {id}");
             buffer.try_reserve_exact(growth).map_err(refused)?;
@@ -246,7 +316,7 @@ impl Inbox {
     }
 
     /// Takes back the buffer, with the part appended.
-    pub(crate) fn part_arrived(&self, id: u64, length: u64, buffer: Vec<u8>) -> Effects {
+    pub fn part_arrived(&self, id: u64, length: u64, buffer: Vec<u8>) -> Effects {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         // Gone if its context was aborted meanwhile.
@@ -260,7 +330,7 @@ impl Inbox {
     }
 
     /// A message to oneself, this `rank`. `Some`: it waits until a receiver is posted for it.
-    pub(crate) fn post_own(&self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
+    pub fn post_own(&self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         let (length, limit) = (payload.len() as u64, self.limits.max_message);
@@ -284,7 +354,7 @@ impl Inbox {
     // Ends.
 
     /// Drops what belongs to an aborted scope. The scope has been noted before.
-    pub(crate) fn abort(&self, scope: Scope) -> Effects {
+    pub fn abort(&self, scope: Scope) -> Effects {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         state.fetching.retain(|_, fetching| !scope.covers(fetching.tag));
@@ -304,7 +374,7 @@ impl Inbox {
     }
 
     /// Nothing more will arrive. What has arrived whole, with nothing missing before it, stays.
-    pub(crate) fn end(&self, error: &Error) -> Effects {
+    pub fn end(&self, error: &Error) -> Effects {
         let mut state = lock(&self.state);
         let mut effects = Effects::default();
         if state.over.is_some() {
@@ -328,8 +398,33 @@ impl Inbox {
 }
 
 impl State {
+    /// What an eager message of this length costs, if the window has room for it.
+    fn room_for(&self, length: u64, window: u64) -> Result<u64, String> {
+        let cost = length.saturating_add(MESSAGE_COST);
+        if cost > window.saturating_sub(self.held) {
+            let held = self.held;
+            return Err(format!(
+                "it sent {length} bytes unasked, with {held} of the window of {window} in use"
+            ));
+        }
+        Ok(cost)
+    }
+
+    fn take_id(&mut self, id: u64) -> Result<(), String> {
+        if id != self.next_id {
+            return Err(format!("it announced message {id} where {} comes next", self.next_id));
+        }
+        self.next_id += 1;
+        Ok(())
+    }
+
+    fn queue(&mut self, tag: Tag) -> &mut Queue {
+        let Self { tags, spare, .. } = self;
+        tags.entry(tag).or_insert_with(|| spare.pop().unwrap_or_default())
+    }
+
     fn push(&mut self, tag: Tag, message: Message, effects: &mut Effects) {
-        let queue = self.tags.entry(tag).or_default();
+        let queue = self.queue(tag);
         queue.messages.push_back(message);
         let position = queue.messages.len() - 1;
         self.match_up(tag, position, effects);
@@ -387,8 +482,11 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tag: Tag) {
-        if self.tags.get(&tag).is_some_and(Queue::is_empty) {
-            self.tags.remove(&tag);
+        if self.tags.get(&tag).is_some_and(Queue::is_empty)
+            && let Some(queue) = self.tags.remove(&tag)
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(queue);
         }
     }
 }

@@ -5,7 +5,7 @@ use transport::Error;
 
 /// What a waiting send and its message share: the outcome, and whom to tell.
 #[derive(Debug, Default)]
-pub(crate) struct Completion(Mutex<Slot>);
+pub struct Completion(Mutex<Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -15,7 +15,7 @@ struct Slot {
 
 impl Completion {
     /// The first outcome counts.
-    pub(crate) fn complete(&self, outcome: Result<(), Error>) {
+    pub fn complete(&self, outcome: Result<(), Error>) {
         let mut slot = lock(&self.0);
         if slot.outcome.is_none() {
             slot.outcome = Some(outcome);
@@ -27,7 +27,13 @@ impl Completion {
         }
     }
 
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Error>> {
+    /// The outcome, once there is one.
+    pub fn outcome(&self) -> Option<Result<(), Error>> {
+        lock(&self.0).outcome.clone()
+    }
+
+    /// The outcome, or `Pending` with the waker noted.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Error>> {
         let mut slot = lock(&self.0);
         match &slot.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),
@@ -40,14 +46,15 @@ impl Completion {
 }
 
 /// How a send stands once it is posted: refused, complete, or to be waited for.
-pub(crate) type Posted = Result<Option<Arc<Completion>>, Error>;
+pub type Posted = Result<Option<Arc<Completion>>, Error>;
 
-/// Nothing in this crate panics half-way through a change, so what a poisoned lock guards is whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks what no panic leaves half-changed, so that a poisoned lock is no reason to stop.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn register(slot: &mut Option<Waker>, context: &Context<'_>) {
+/// Notes the waker to call, without cloning one that is known.
+pub fn register(slot: &mut Option<Waker>, context: &Context<'_>) {
     match slot {
         Some(known) => known.clone_from(context.waker()),
         None => *slot = Some(context.waker().clone()),

@@ -1,0 +1,131 @@
+//! The orderly end.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use matching::lock;
+use transport::{Error, Rank};
+
+use super::Engine;
+use crate::world::World;
+
+/// For how long a leaving rank waits for messages to be received that nobody waits for any more.
+const UNCLAIMED: Duration = Duration::from_secs(1);
+/// For how long it waits until what it sent is out.
+const FLUSH: Duration = Duration::from_secs(10);
+/// For how long MPI's end waits for the goodbyes of the others.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Transports that were dropped, whose communicators are still in use by others: what a peer sends to a rank that has
+/// left must not meet the next communicator that MPI gives the same number.
+static PARKED: Mutex<Vec<Arc<World>>> = Mutex::new(Vec::new());
+
+/// Takes leave of the others: what was sent still arrives.
+pub(crate) fn leave(world: &Arc<World>, why: &Error) {
+    for (rank, inbox) in world.inboxes.iter().enumerate() {
+        world.settle(Rank::from_index(rank), inbox.end(why));
+    }
+    if world.check_thread().is_err() {
+        tracing::warn!(
+            "the last handle of a transport was dropped on a thread that may not call MPI: messages may be lost"
+        );
+    } else {
+        let in_a_hurry = world.aborts.of_world();
+        let patience = if in_a_hurry { Duration::ZERO } else { UNCLAIMED };
+        turn_until(world, patience, |engine| engine.peers.iter().all(|peer| peer.announced.is_empty()));
+        turn_until(world, if in_a_hurry { LINGER } else { FLUSH }, Engine::is_flushed);
+        world.with_engine(|engine, later| engine.say_goodbye(world, later));
+        turn_until(world, LINGER, Engine::is_flushed);
+    }
+    world.with_engine(|engine, later| {
+        for rank in (0..engine.peers.len()).map(Rank::from_index) {
+            engine.lose(world, rank, why, later);
+        }
+    });
+    lock(&PARKED).push(Arc::clone(world));
+    sweep();
+}
+
+/// Frees the communicators that nobody uses any more.
+pub(crate) fn sweep() {
+    let parked = std::mem::take(&mut *lock(&PARKED));
+    let used = parked.into_iter().filter(|world| {
+        if world.check_thread().is_err() {
+            return true;
+        }
+        world.progress();
+        world.with_engine(|engine, _| !engine.close_if_unused())
+    });
+    let used: Vec<_> = used.collect();
+    lock(&PARKED).extend(used);
+}
+
+/// MPI is about to end: waits a little for the goodbyes of the others.
+pub(crate) fn last_sweep() {
+    let until = Instant::now() + LINGER;
+    while !lock(&PARKED).is_empty() && Instant::now() < until {
+        sweep();
+        thread::yield_now();
+    }
+    for world in std::mem::take(&mut *lock(&PARKED)) {
+        world.with_engine(|engine, _| engine.close());
+    }
+}
+
+fn turn_until(world: &World, patience: Duration, done: impl Fn(&Engine) -> bool) {
+    let until = Instant::now() + patience;
+    loop {
+        if world.with_engine(|engine, _| engine.closed || done(engine)) {
+            return;
+        }
+        world.progress();
+        if Instant::now() >= until {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+impl Engine {
+    /// Whether everything that can still be sent is out.
+    fn is_flushed(&self) -> bool {
+        let reachable = |to: Rank| self.peers.get(to.index()).is_some_and(|peer| peer.over.is_none());
+        self.small.is_empty()
+            && self.waiting.is_empty()
+            && !self.outgoing.iter().any(|outgoing| reachable(outgoing.to))
+    }
+
+    /// Frees the communicator if every peer has left and nothing is under way.
+    fn close_if_unused(&mut self) -> bool {
+        let own = self.peers.iter().filter(|peer| !peer.left).count();
+        if !self.closed
+            && own <= 1
+            && self.small.is_empty()
+            && self.outgoing.is_empty()
+            && self.incoming.is_empty()
+        {
+            self.close();
+        }
+        self.closed
+    }
+
+    /// Ends what is under way and frees the communicator, if all of it can be ended.
+    fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        let slots = self.slots.iter_mut().try_for_each(crate::raw::Slot::cancel);
+        let incoming = self.incoming.iter_mut().try_for_each(|incoming| incoming.recv.cancel());
+        let busy = !self.small.is_empty() || !self.outgoing.is_empty();
+        // With sends under way it is left to MPI; their buffers stay as well.
+        let freed = slots.and(incoming).and_then(|()| if busy { Ok(()) } else { self.comm.free() });
+        if let Err(error) = freed {
+            tracing::warn!(%error, "a communicator could not be freed");
+        }
+        self.outgoing.clear();
+        self.small.clear();
+        self.incoming.clear();
+    }
+}

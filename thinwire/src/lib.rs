@@ -12,6 +12,7 @@ mod error;
 mod output;
 mod plan;
 mod process;
+mod ranks;
 mod tasks;
 mod train;
 

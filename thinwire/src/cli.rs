@@ -240,9 +240,9 @@ impl TaskName {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// A process for each worker, over loopback TCP
+    /// A process for each, over loopback TCP
     Tcp,
-    /// A thread for each worker, in this process
+    /// A thread for each, in this process
     Local,
 }
 

@@ -130,6 +130,10 @@ fn median(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::contender::View;
+    use crate::error::When as _;
+    use crate::ranks::in_threads;
+    use std::time::Duration;
 
     #[test]
     fn a_lap_takes_as_long_as_the_slowest_rank() {
@@ -138,6 +142,57 @@ mod tests {
         assert_eq!(laps.unwrap(), [2.0, 3.0, 5.0]);
         let missing = slowest(&[record(&[1.0]), record(&[])], 1).unwrap_err().to_string();
         assert!(missing.contains("rank 1 tells of 0 iterations"), "{missing}");
+    }
+
+    /// Ends with what it was given, on every rank as it says.
+    struct Given {
+        sum: Vec<f32>,
+    }
+
+    impl Contender for Given {
+        fn name(&self) -> &str {
+            "given"
+        }
+
+        fn is_dense(&self) -> bool {
+            true
+        }
+
+        fn prepare(&mut self) {}
+
+        fn run(&mut self) -> anyhow::Result<Lap> {
+            Ok(Lap { elapsed: Duration::from_micros(1), traffic: None })
+        }
+
+        fn outcome(&self) -> anyhow::Result<Outcome<'_>> {
+            Ok(Outcome::Sum(View::Dense(&self.sum)))
+        }
+    }
+
+    /// What rank 0 gets when three ranks that bring [1, 0] each end with these sums.
+    fn measured(sums: [[f32; 2]; 3]) -> Result<Row, String> {
+        let result = in_threads(3, |transport| {
+            let communicator = Communicator::new(transport);
+            let input = SparseVec::new(2, vec![0], vec![1.0]).run()?;
+            let oracle = Oracle::new(2, std::iter::repeat_n(Ok(input.clone()), 3)).run()?;
+            let mut contender = Given { sum: sums[communicator.rank().index()].to_vec() };
+            measure(&communicator, &mut contender, &input, &oracle, 2).run()
+        });
+        result.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_wrong_result_is_named_with_its_rank_and_position() {
+        let row = measured([[3.0, 0.0]; 3]).unwrap();
+        assert_eq!((row.ranks, row.median_ms, row.bytes_sent_max), (3, 0.001, None));
+        let wrong = measured([[3.0, 0.0], [3.0, 0.0], [3.0, 1.0]]).unwrap_err();
+        assert_eq!(wrong, "the result on rank 2 is wrong: at position 1 it is 1, not 0");
+    }
+
+    #[test]
+    fn results_of_different_bits_are_refused() {
+        let differs = measured([[3.0, 0.0], [3.0, -0.0], [3.0, 0.0]]).unwrap_err();
+        assert!(differs.contains("differ in the bits") && differs.contains("rank 1"), "{differs}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::error::{Error, When as _};
@@ -41,8 +41,8 @@ enum Form {
 impl Report {
     /// For the rank that speaks for all.
     pub(super) fn shown(json: bool) -> Self {
-        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Self { form: if json { Form::Json } else { Form::Table }, rows: Vec::new(), progress }
+        let form = if json { Form::Json } else { Form::Table };
+        Self { form, rows: Vec::new(), progress: ProgressBar::new_spinner() }
     }
 
     /// For the other ranks.
@@ -75,15 +75,8 @@ impl Report {
     }
 }
 
-const HEADER: [&str; 7] = [
-    "\nalgorithm",
-    "median\nms",
-    "min\nms",
-    "max\nms",
-    "sent per\nsum, most",
-    "received per\nsum, most",
-    "speed-\nup",
-];
+const HEADER: [&str; 7] =
+    ["\nalgorithm", "median\nms", "min\nms", "max\nms", "bytes\nsent", "bytes\nreceived", "speed-\nup"];
 
 fn render(rows: &[Row]) -> String {
     let dense = rows.iter().find(|row| row.is_dense);
@@ -91,8 +84,8 @@ fn render(rows: &[Row]) -> String {
     let mut text = table.to_string();
     if let Some(Row { ranks, dim, nnz, .. }) = rows.first() {
         text.push_str(&format!(
-            "\n{ranks} ranks, each with {nnz} of {dim} values. Times are the slowest rank's, bytes those of the rank \
-             with the most."
+            "\n{ranks} ranks, each with {nnz} of {dim} values.\n\
+             Times of a sum: the slowest rank's. Bytes of a sum, with headers: those of the rank with the most."
         ));
     }
     if let Some(Row { algorithm, .. }) = dense {

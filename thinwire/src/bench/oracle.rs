@@ -20,18 +20,26 @@ impl Oracle {
         dim: u64,
         inputs: impl Iterator<Item = Result<SparseVec<f32>, Error>>,
     ) -> Result<Self, Error> {
-        let (mut pairs, mut dense) = (Vec::new(), Vec::new());
+        let (mut pairs, mut dense): (Vec<(u32, f32)>, Vec<f32>) = (Vec::new(), Vec::new());
         for input in inputs {
-            pairs.extend(input?.iter());
+            let input = input?;
             // A pair is as long as two values.
-            if !dense.is_empty() || 2 * pairs.len() as u64 >= dim {
+            if dense.is_empty() && 2 * (pairs.len() + input.nnz()) as u64 >= dim {
                 dense.resize(dim as usize, 0.0);
-                pairs.drain(..).for_each(|(index, value)| dense[index as usize] += value);
+                std::mem::take(&mut pairs).into_iter().for_each(|(at, value)| dense[at as usize] += value);
+            }
+            if dense.is_empty() {
+                pairs.extend(input.iter());
+            } else {
+                input.iter().for_each(|(at, value)| dense[at as usize] += value);
             }
         }
-        let is_dense = !dense.is_empty();
-        let sparse = || SparseVec::from_unsorted(dim, pairs, Duplicates::Sum).map(Stream::Sparse);
-        Ok(Self { sum: if is_dense { Stream::Dense(dense) } else { sparse()? } })
+        let sum = if dense.is_empty() {
+            Stream::Sparse(SparseVec::from_unsorted(dim, pairs, Duplicates::Sum)?)
+        } else {
+            Stream::Dense(dense)
+        };
+        Ok(Self { sum })
     }
 
     /// What is wrong with a rank's result, as far as the rank can tell alone.

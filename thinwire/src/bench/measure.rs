@@ -38,9 +38,9 @@ pub(super) fn measure(
         ranks: records.len(),
         dim: input.dim(),
         nnz: input.nnz(),
-        median_ms: median(&slowest),
-        min_ms: slowest.first().copied().unwrap_or_default(),
-        max_ms: slowest.last().copied().unwrap_or_default(),
+        median_ms: ms(median(&slowest)),
+        min_ms: ms(slowest.first().copied().unwrap_or_default()),
+        max_ms: ms(slowest.last().copied().unwrap_or_default()),
         bytes_sent_max: most(|record| record.bytes_sent),
         bytes_received_max: most(|record| record.bytes_received),
         is_dense: contender.is_dense(),
@@ -93,7 +93,7 @@ fn settle(communicator: &Communicator<AnyTransport>, own: &Verdict) -> anyhow::R
 /// What one rank measured.
 #[derive(Serialize, Deserialize, Default)]
 struct Record {
-    laps_ms: Vec<f64>,
+    laps_ns: Vec<u64>,
     /// Of one sum; `None` where that is not known.
     bytes_sent: Option<u64>,
     bytes_received: Option<u64>,
@@ -101,7 +101,7 @@ struct Record {
 
 impl Record {
     fn add(&mut self, lap: &Lap) {
-        self.laps_ms.push(lap.elapsed.as_nanos() as f64 / 1e6);
+        self.laps_ns.push(lap.elapsed.as_nanos() as u64);
         // The same at every lap, as the input is.
         self.bytes_sent = lap.traffic.map(|traffic| traffic.bytes_sent);
         self.bytes_received = lap.traffic.map(|traffic| traffic.bytes_received);
@@ -109,22 +109,26 @@ impl Record {
 }
 
 /// Of each lap the time of the slowest rank, in order of length.
-fn slowest(records: &[Record], iterations: u32) -> anyhow::Result<Vec<f64>> {
-    let mut slowest = vec![0.0_f64; iterations as usize];
+fn slowest(records: &[Record], iterations: u32) -> anyhow::Result<Vec<u64>> {
+    let mut slowest = vec![0; iterations as usize];
     for (rank, record) in records.iter().enumerate() {
-        let laps = record.laps_ms.len();
+        let laps = record.laps_ns.len();
         ensure!(laps == slowest.len(), "rank {rank} tells of {laps} iterations, not {iterations}");
-        slowest.iter_mut().zip(&record.laps_ms).for_each(|(most, lap)| *most = most.max(*lap));
+        slowest.iter_mut().zip(&record.laps_ns).for_each(|(most, lap)| *most = (*most).max(*lap));
     }
-    slowest.sort_by(f64::total_cmp);
+    slowest.sort_unstable();
     Ok(slowest)
 }
 
 /// The middle of what is sorted, or the mean of the two in the middle.
-fn median(sorted: &[f64]) -> f64 {
+fn median(sorted: &[u64]) -> u64 {
     let upper = sorted.get(sorted.len() / 2);
     let lower = sorted.get(sorted.len().saturating_sub(1) / 2);
-    upper.zip(lower).map_or(0.0, |(upper, lower)| (upper + lower) / 2.0)
+    upper.zip(lower).map_or(0, |(upper, lower)| upper.midpoint(*lower))
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -137,10 +141,10 @@ mod tests {
 
     #[test]
     fn a_lap_takes_as_long_as_the_slowest_rank() {
-        let record = |laps: &[f64]| Record { laps_ms: laps.to_vec(), ..Record::default() };
-        let laps = slowest(&[record(&[1.0, 5.0, 3.0]), record(&[2.0, 1.0, 1.0])], 3);
-        assert_eq!(laps.unwrap(), [2.0, 3.0, 5.0]);
-        let missing = slowest(&[record(&[1.0]), record(&[])], 1).unwrap_err().to_string();
+        let record = |laps: &[u64]| Record { laps_ns: laps.to_vec(), ..Record::default() };
+        let laps = slowest(&[record(&[1, 5, 3]), record(&[2, 1, 1])], 3);
+        assert_eq!(laps.unwrap(), [2, 3, 5]);
+        let missing = slowest(&[record(&[1]), record(&[])], 1).unwrap_err().to_string();
         assert!(missing.contains("rank 1 tells of 0 iterations"), "{missing}");
     }
 
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        let medians = [&[3.0][..], &[1.0, 2.0], &[1.0, 2.0, 9.0], &[1.0, 2.0, 4.0, 9.0]].map(median);
-        assert_eq!(medians, [3.0, 1.5, 2.0, 3.0]);
+        let medians = [&[3][..], &[1, 3], &[1, 2, 9], &[1, 2, 4, 9]].map(median);
+        assert_eq!(medians, [3, 2, 2, 3]);
     }
 }

@@ -68,6 +68,14 @@ impl Algorithm {
         matches!(self.kind, Kind::Gtopk(_))
     }
 
+    /// How many magnitudes above zero the quantized phase can tell apart, if there is one.
+    pub(crate) fn levels(self) -> anyhow::Result<Option<u32>> {
+        Ok(match self.kind {
+            Kind::DsarQuantized(bits) => Some(quantizer(bits)?.levels()),
+            _ => None,
+        })
+    }
+
     pub(crate) fn method(self, seed: u64) -> anyhow::Result<Method> {
         Ok(match self.kind {
             Kind::Dense(algorithm) => Method::Dense(algorithm),
@@ -76,7 +84,7 @@ impl Algorithm {
             Kind::SsarSplitAllgather => Method::Sparse(SparseAlgorithm::SsarSplitAllgather),
             Kind::DsarSplitAllgather => Method::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Kind::DsarQuantized(bits) => {
-                let quantizer = Arc::new(Qsgd::new(bits, BUCKET, Norm::Max)?);
+                let quantizer = Arc::new(quantizer(bits)?);
                 Method::Sparse(SparseAlgorithm::DsarQuantized { quantizer, seed, step: 0 })
             }
             Kind::Gtopk(algorithm) => Method::Gtopk(algorithm),
@@ -91,6 +99,10 @@ impl Algorithm {
         }
         text
     }
+}
+
+fn quantizer(bits: u32) -> Result<Qsgd, sparse_quant::Error> {
+    Qsgd::new(bits, BUCKET, Norm::Max)
 }
 
 impl fmt::Display for Algorithm {

@@ -19,6 +19,8 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Train(TrainArgs),
+    #[command(subcommand)]
+    Bench(Bench),
     Launch(LaunchArgs),
 }
 
@@ -113,6 +115,88 @@ Examples:
     )
 }
 
+/// Measure how fast gradients are summed, with inputs made up by chance
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    Allreduce(AllreduceArgs),
+}
+
+/// Time sums of sparse vectors over all ranks, and count their bytes
+///
+/// Starts the ranks as processes on this machine, connected by TCP. Each has a vector of --dim values of
+/// which --density are not zero, at places of its own, drawn by chance. Each algorithm sums these once to
+/// check the result, and then as often as --iterations says; dense algorithms get the same vectors with
+/// their zeros. An iteration takes as long as the slowest rank, from a common start. Shows a table at the
+/// end.
+///
+/// If RANK and WORLD_SIZE are set (by torchrun --no-python, `thinwire launch`, or a wrapper for Slurm or
+/// mpirun), the process joins that world at MASTER_ADDR and MASTER_PORT instead of starting ranks.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = allreduce_notes())]
+pub(crate) struct AllreduceArgs {
+    /// How many values a vector has: up to 2^32; 16M, 16_000_000 and 16000000 are the same
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = dimension)]
+    pub(crate) dim: u64,
+
+    /// Which share of them is not zero on a rank, above 0 and at most 1
+    #[arg(long, value_name = "D", default_value_t = 0.01, value_parser = density)]
+    pub(crate) density: f64,
+
+    /// How vectors are summed; repeat it, or separate names by commas, to compare. See below for the names
+    ///
+    /// [default: one of each kind]
+    #[arg(
+        long = "algorithm",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = str::parse::<Algorithm>
+    )]
+    pub(crate) algorithms: Vec<Algorithm>,
+
+    /// How many ranks take part [default: 4, or WORLD_SIZE if it is set]
+    #[arg(long, value_name = "P", value_parser = ranks)]
+    pub(crate) ranks: Option<usize>,
+
+    /// How often each algorithm is measured
+    #[arg(long, value_name = "I", default_value_t = 20, value_parser = iterations)]
+    pub(crate) iterations: u32,
+
+    /// `tcp`: a process for each rank; `local`: a thread for each
+    #[arg(long, value_enum, default_value_t = TransportName::Tcp)]
+    pub(crate) transport: TransportName,
+
+    /// Decides the vectors, and all rounding by chance
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How many seconds to wait until all ranks have appeared [default: 30, or THINWIRE_TIMEOUT]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Print a JSON object a line, an algorithm each, instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn allreduce_notes() -> String {
+    format!(
+        "{}
+gtopk algorithms keep as many entries of the sum as each rank brings; the others keep all.
+Without --algorithm: {}.
+
+The keys of the JSON objects: algorithm, ranks, dim, nnz (of one rank's vector), median_ms, min_ms, max_ms,
+bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most).
+
+Examples:
+  thinwire bench allreduce
+  thinwire bench allreduce --dim 16M --density 0.001 --algorithm dense_ring,ssar_split_allgather
+  thinwire bench allreduce --transport local --ranks 8 --json
+  thinwire launch -n 4 -- thinwire bench allreduce --iterations 100",
+        Algorithm::describe_all(),
+        crate::bench::DEFAULT_ALGORITHMS.join(", ")
+    )
+}
+
 /// Start a command several times as the ranks of one world
 ///
 /// Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from
@@ -156,23 +240,61 @@ impl TaskName {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// A process for each worker, over loopback TCP
+    /// A process for each, over loopback TCP
     Tcp,
-    /// A thread for each worker, in this process
+    /// A thread for each, in this process
     Local,
 }
 
 fn workers(text: &str) -> Result<usize, String> {
+    count(text, "worker")
+}
+
+fn ranks(text: &str) -> Result<usize, String> {
+    count(text, "rank")
+}
+
+fn count(text: &str, what: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("there has to be at least 1 worker".into()),
+        Ok(0) => Err(format!("there has to be at least 1 {what}")),
         Ok(count) if count <= MAX_WORKERS => Ok(count),
-        Ok(_) => Err(format!("more than {MAX_WORKERS} workers do not fit one machine")),
+        Ok(_) => Err(format!("more than {MAX_WORKERS} {what}s do not fit one machine")),
         Err(_) => Err("not a whole number".into()),
     }
 }
 
 /// A process each, all on this machine: beyond this it is a mistake.
 const MAX_WORKERS: usize = 256;
+
+fn iterations(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Err("there has to be at least 1 iteration".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("not a whole number up to {}", u32::MAX)),
+    }
+}
+
+fn dimension(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 1_000),
+        Some((end, 'M')) => (&text[..end], 1_000_000),
+        Some((end, 'G')) => (&text[..end], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let digits = digits.replace('_', "");
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    // What is a number and does not fit is too large.
+    let dim = is_number.then(|| digits.parse().ok().and_then(|count: u64| count.checked_mul(unit)));
+    match dim {
+        None => Err("not a whole number, with k, M or G behind it or without".into()),
+        Some(Some(0)) => Err("a vector has to have at least 1 value".into()),
+        Some(Some(dim)) if dim <= MAX_DIM => Ok(dim),
+        Some(_) => Err(format!("a vector has at most 2^32 = {MAX_DIM} values")),
+    }
+}
+
+/// Indices are 32 bits long.
+const MAX_DIM: u64 = 1 << 32;
 
 fn density(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -205,6 +327,31 @@ mod tests {
     }
 
     #[test]
+    fn a_dimension_may_have_underscores_and_a_unit() {
+        for (text, dim) in
+            [("1", 1), ("16M", 16_000_000), ("1_000", 1_000), ("4k", 4_000), ("4G", 4_000_000_000)]
+        {
+            assert_eq!(dimension(text), Ok(dim), "{text}");
+        }
+        assert_eq!(dimension("4294967296"), Ok(1 << 32));
+        for (text, says) in [
+            ("0", "at least 1 value"),
+            ("4294967297", "2^32"),
+            ("5G", "2^32"),
+            ("99999999999999999999G", "2^32"),
+            ("", "whole number"),
+            ("M", "whole number"),
+            ("1.5M", "whole number"),
+            ("-1", "whole number"),
+            ("+1", "whole number"),
+            ("1m", "whole number"),
+            ("1é", "whole number"),
+        ] {
+            assert!(dimension(text).unwrap_err().contains(says), "{text}");
+        }
+    }
+
+    #[test]
     fn numbers_out_of_range_are_refused_in_words() {
         assert_eq!(workers("0").unwrap_err(), "there has to be at least 1 worker");
         assert!(workers("-1").is_err() && workers("257").is_err());
@@ -213,6 +360,8 @@ mod tests {
             assert!(density(bad).unwrap_err().contains("above 0 and at most 1"), "{bad}");
         }
         assert_eq!(density("1"), Ok(1.0));
+        assert_eq!(ranks("0").unwrap_err(), "there has to be at least 1 rank");
+        assert_eq!(iterations("0").unwrap_err(), "there has to be at least 1 iteration");
         assert!(rate("inf").is_err() && rate("0").is_err() && rate("1e-3") == Ok(0.001));
         assert!(seconds("0").is_err() && seconds("1e300").is_err());
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));

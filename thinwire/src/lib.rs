@@ -1,17 +1,20 @@
 //! The thinwire program, as a library so that tests can use its parts.
 //!
 //! `thinwire train` trains real models with several workers and compares how their gradients travel;
-//! `thinwire launch` starts a command once a rank. Everything else is behind [`main`]; see `thinwire --help`.
+//! `thinwire bench` measures the sums alone; `thinwire launch` starts a command once a rank. Everything else
+//! is behind [`main`]; see `thinwire --help`.
 
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod bench;
 mod cli;
 pub mod data;
 mod error;
 mod output;
 mod plan;
 mod process;
+mod ranks;
 mod tasks;
 mod train;
 
@@ -23,7 +26,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use error::{Error, ErrorKind};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Bench, Cli, Command};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]
@@ -57,6 +60,7 @@ fn run() -> Result<(), Error> {
     };
     match command {
         Command::Train(args) => train::train(&args),
+        Command::Bench(Bench::Allreduce(args)) => bench::allreduce(&args),
         Command::Launch(args) => process::launch::launch(&args),
     }
 }

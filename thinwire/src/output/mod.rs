@@ -3,7 +3,7 @@
 mod files;
 mod plot;
 pub(crate) mod progress;
-mod table;
+pub(crate) mod table;
 
 use std::io::Write as _;
 
@@ -29,6 +29,6 @@ pub(crate) fn present(mut outcomes: Vec<Outcome>, files: &Files) -> Result<(), E
 }
 
 /// A line on standard output. That nobody reads it is no reason to fail.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -23,12 +23,7 @@ const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 
 /// The outcomes, a line each, with what the columns mean.
 pub(super) fn render(outcomes: &[Outcome]) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(cells(HEADER));
-    for outcome in outcomes {
-        table.add_row(cells(row(outcome, baseline(outcomes, outcome))));
-    }
+    let table = ruled(2, HEADER, outcomes.iter().map(|outcome| row(outcome, baseline(outcomes, outcome))));
     let workers = outcomes.first().map_or(0, |outcome| outcome.workers);
     format!(
         "{table}\n\
@@ -38,10 +33,22 @@ pub(super) fn render(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// Words to the left, numbers to the right.
-fn cells<T: ToString>(texts: [T; 12]) -> Vec<Cell> {
-    let align = |column| if column < 2 { CellAlignment::Left } else { CellAlignment::Right };
-    texts.into_iter().enumerate().map(|(column, text)| Cell::new(text).set_alignment(align(column))).collect()
+/// A table between rules whose first columns are words, to the left, and the others numbers, to the right.
+pub(crate) fn ruled<const N: usize>(
+    words: usize,
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Table {
+    let align = |column| if column < words { CellAlignment::Left } else { CellAlignment::Right };
+    let cell = |(column, text): (usize, String)| Cell::new(text).set_alignment(align(column));
+    let cells = |texts: [String; N]| texts.into_iter().enumerate().map(cell).collect::<Vec<_>>();
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(cells(header.map(str::to_owned)));
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    table
 }
 
 /// The dense run that another run of the same task is compared with.
@@ -79,7 +86,8 @@ fn percent(share: f64, digits: usize) -> String {
     format!("{text} %")
 }
 
-fn bytes(bytes: f64) -> String {
+/// A number of bytes in the unit that keeps it short.
+pub(crate) fn bytes(bytes: f64) -> String {
     match bytes {
         1e6.. => format!("{:.2} MB", bytes / 1e6),
         1e3.. => format!("{:.1} kB", bytes / 1e3),

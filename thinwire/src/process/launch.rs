@@ -12,7 +12,7 @@ use crate::error::{Error, When as _};
 use crate::process::children::{Cause, Children, End, Stream};
 use crate::process::starter::world;
 use crate::process::watch::STARTER;
-use crate::train::THREADS;
+use crate::ranks::THREADS;
 
 /// The last words of a rank: its last line that is not empty, one that it wrote to standard error if
 /// there is one.

@@ -1,4 +1,4 @@
-//! The workers of `thinwire train` on this machine: this program again, once a rank.
+//! The ranks of a command on this machine: this program again, once a rank.
 
 use std::collections::VecDeque;
 use std::env;
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use crate::error::{Error, When as _};
 use crate::process::children::{Cause, Children, End};
 use crate::process::watch::STARTER;
-use crate::train::THREADS;
+use crate::ranks::THREADS;
 
 /// Variables by which a user steers ranks that he starts himself; these ranks meet where we say.
 const NOT_INHERITED: [&str; 4] =
@@ -23,10 +23,10 @@ const KEPT_LINES: usize = 50;
 
 type Lines = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
-/// Starts the workers with the arguments of this process and waits for them.
+/// Starts the ranks with the arguments of this process and waits for them.
 ///
 /// Rank 0 has the terminal. What the others say is shown only if one of them fails.
-pub(crate) fn start(workers: usize) -> Result<(), Error> {
+pub(crate) fn start(ranks: usize) -> Result<(), Error> {
     let program = env::current_exe().context("cannot find this program itself").setup()?;
     let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
     if arguments.is_empty() {
@@ -40,11 +40,11 @@ pub(crate) fn start(workers: usize) -> Result<(), Error> {
     let secret = secret()?;
     let mut children = Children::new(false).setup()?;
     let mut said = Vec::new();
-    for rank in 0..workers {
+    for rank in 0..ranks {
         let mut command = Command::new(&program);
         command.args(&arguments);
         NOT_INHERITED.iter().for_each(|name| _ = command.env_remove(name));
-        command.envs(world(rank, workers, "127.0.0.1", port));
+        command.envs(world(rank, ranks, "127.0.0.1", port));
         command.env(STARTER, std::process::id().to_string()).env("THINWIRE_SECRET", &secret);
         if env::var_os(THREADS).is_none() {
             command.env(THREADS, "1");

@@ -12,6 +12,7 @@ use transport::{AnyTransport, Rank, block_on};
 use crate::error::{Error, When as _};
 use crate::output::progress::Progress;
 use crate::plan::{Plan, Run};
+use crate::ranks;
 use crate::tasks::{Data, Task, Test};
 use crate::train::outcome::{Curve, Outcome};
 
@@ -26,7 +27,7 @@ pub(crate) fn train(
     progress: &mut Progress,
 ) -> Result<Vec<Outcome>, Error> {
     let communicator = Communicator::new(transport);
-    agree(&communicator, plan, data)?;
+    ranks::agree(&communicator, terms(plan, data))?;
     let mut outcomes = Vec::new();
     for run in &plan.runs {
         let data = data.iter().find(|data| data.task() == run.task).context("a task without data").run()?;
@@ -36,21 +37,10 @@ pub(crate) fn train(
     Ok(outcomes)
 }
 
-/// Refuses ranks that were started with other options or data than rank 0.
-fn agree(communicator: &Communicator<AnyTransport>, plan: &Plan, data: &[Data]) -> Result<(), Error> {
+/// What all ranks must have in common, in words.
+fn terms(plan: &Plan, data: &[Data]) -> String {
     let checksums: Vec<_> = data.iter().map(|data| format!("{:016x}", data.checksum())).collect();
-    let terms = format!("{} on data {}", plan.terms(), checksums.join(" and "));
-    let all = block_on(communicator.allgather(Bytes::from(terms.into_bytes()))).run()?;
-    let text = |block: &Bytes| String::from_utf8_lossy(block).into_owned();
-    let Some(first) = all.first() else { return Ok(()) };
-    match all.iter().position(|block| block != first) {
-        None => Ok(()),
-        Some(rank) => Err(Error::setup(format!(
-            "the ranks were started with different options: rank 0 with {}; rank {rank} with {}",
-            text(first),
-            text(&all[rank])
-        ))),
-    }
+    format!("{} on data {}", plan.terms(), checksums.join(" and "))
 }
 
 fn train_one(
@@ -99,7 +89,7 @@ fn train_one(
     }
     record.wall_s = begun.elapsed().as_secs_f64();
     let test = if rank == Rank(0) { Some(task.test()?) } else { None };
-    let records = exchange(communicator, &record)?;
+    let records = ranks::exchange(communicator, &record)?;
     let outcome = outcome(run, &schedule, &records, hash, test.as_ref());
     progress.end(&outcome);
     Ok(outcome)
@@ -174,15 +164,6 @@ impl Record {
         self.communicate_s += report.communicate.as_secs_f64();
         self.update_s += report.update.as_secs_f64();
     }
-}
-
-/// The records of all ranks.
-fn exchange(communicator: &Communicator<AnyTransport>, own: &Record) -> anyhow::Result<Vec<Record>> {
-    let blocks = block_on(communicator.allgather(Bytes::from(serde_json::to_vec(own)?)))?;
-    let read = |(rank, block): (usize, &Bytes)| {
-        serde_json::from_slice(block).with_context(|| format!("rank {rank} sent a record that is none"))
-    };
-    blocks.iter().enumerate().map(read).collect()
 }
 
 fn outcome(run: &Run, schedule: &Schedule, records: &[Record], hash: u64, test: Option<&Test>) -> Outcome {

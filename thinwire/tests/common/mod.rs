@@ -25,10 +25,17 @@ pub(crate) fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Rank `rank` of a world of `size` that meets at `port`.
+/// `thinwire train` as rank `rank` of a world of `size` that meets at `port`.
 pub(crate) fn rank(folder: &Path, rank: usize, size: usize, port: u16) -> Command {
+    let mut command = member(folder, rank, size, port);
+    command.arg("train");
+    command
+}
+
+/// The program as rank `rank` of a world of `size` that meets at `port`.
+pub(crate) fn member(folder: &Path, rank: usize, size: usize, port: u16) -> Command {
     let mut command = thinwire(folder);
-    command.args(["train"]).envs([
+    command.envs([
         ("RANK", rank.to_string()),
         ("WORLD_SIZE", size.to_string()),
         ("MASTER_ADDR", "127.0.0.1".to_owned()),

@@ -1,0 +1,148 @@
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::error::{Error, When as _};
+use crate::output::{print, table};
+
+/// What was measured of one algorithm: a line of the output.
+#[derive(Serialize, Clone, Debug)]
+pub(super) struct Row {
+    pub(super) algorithm: String,
+    pub(super) ranks: usize,
+    pub(super) dim: u64,
+    /// Entries of one rank's input.
+    pub(super) nnz: usize,
+    /// Of the iterations' times, each that of the slowest rank.
+    pub(super) median_ms: f64,
+    pub(super) min_ms: f64,
+    pub(super) max_ms: f64,
+    /// What the rank that sends most sends for one sum, headers included; `None` where that is not known.
+    pub(super) bytes_sent_max: Option<u64>,
+    pub(super) bytes_received_max: Option<u64>,
+    #[serde(skip)]
+    pub(super) is_dense: bool,
+}
+
+/// Shows the rows: as JSON at once, as a table at the end.
+pub(super) struct Report {
+    form: Form,
+    rows: Vec<Row>,
+    /// Draws nothing where standard error is no terminal.
+    progress: ProgressBar,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Silent,
+    Json,
+    Table,
+}
+
+impl Report {
+    /// For the rank that speaks for all.
+    pub(super) fn shown(json: bool) -> Self {
+        let form = if json { Form::Json } else { Form::Table };
+        Self { form, rows: Vec::new(), progress: ProgressBar::new_spinner() }
+    }
+
+    /// For the other ranks.
+    pub(super) fn silent() -> Self {
+        Self { form: Form::Silent, rows: Vec::new(), progress: ProgressBar::hidden() }
+    }
+
+    /// Says what is measured now.
+    pub(super) fn progress(&self, what: String) {
+        self.progress.set_message(what);
+    }
+
+    pub(super) fn add(&mut self, row: Row) -> Result<(), Error> {
+        match self.form {
+            Form::Silent => {}
+            Form::Json => {
+                let line = serde_json::to_string(&row).run()?;
+                self.progress.suspend(|| print(&line));
+            }
+            Form::Table => self.rows.push(row),
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(self) {
+        self.progress.finish_and_clear();
+        if !self.rows.is_empty() {
+            print(&render(&self.rows));
+        }
+    }
+}
+
+const HEADER: [&str; 7] =
+    ["\nalgorithm", "median\nms", "min\nms", "max\nms", "bytes\nsent", "bytes\nreceived", "speed-\nup"];
+
+fn render(rows: &[Row]) -> String {
+    let dense = rows.iter().find(|row| row.is_dense);
+    let table = table::ruled(1, HEADER, rows.iter().map(|row| cells(row, dense)));
+    let mut text = table.to_string();
+    if let Some(Row { ranks, dim, nnz, .. }) = rows.first() {
+        text.push_str(&format!(
+            "\n{ranks} ranks, each with {nnz} of {dim} values.\n\
+             Times of a sum: the slowest rank's. Bytes of a sum, with headers: those of the rank with the most."
+        ));
+    }
+    if let Some(Row { algorithm, .. }) = dense {
+        text.push_str(&format!("\n`speed-up` (median) compares with {algorithm}."));
+    }
+    text
+}
+
+fn cells(row: &Row, dense: Option<&Row>) -> [String; 7] {
+    let bytes = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| table::bytes(bytes as f64));
+    let ms = |ms: f64| format!("{ms:.3}");
+    let ratio = dense.map(|dense| dense.median_ms / row.median_ms).filter(|ratio| ratio.is_finite());
+    [
+        row.algorithm.clone(),
+        ms(row.median_ms),
+        ms(row.min_ms),
+        ms(row.max_ms),
+        bytes(row.bytes_sent_max),
+        bytes(row.bytes_received_max),
+        ratio.map_or("-".into(), |ratio| format!("{ratio:.2}x")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(algorithm: &str, is_dense: bool, median_ms: f64) -> Row {
+        Row {
+            algorithm: algorithm.into(),
+            ranks: 4,
+            dim: 1000,
+            nnz: 10,
+            median_ms,
+            min_ms: 0.5,
+            max_ms: 20.0,
+            bytes_sent_max: Some(6000),
+            bytes_received_max: None,
+            is_dense,
+        }
+    }
+
+    #[test]
+    fn a_table_compares_with_the_first_dense_algorithm() {
+        let text = render(&[row("topk", false, 2.0), row("dense", true, 8.0), row("ring", true, 1.0)]);
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
+        for part in ["2.000", "0.500", "20.000", "6.0 kB", " - ", "4.00x"] {
+            assert!(line("topk").contains(part), "{part}: {text}");
+        }
+        assert!(line("ring").contains("8.00x") && text.contains("compares with dense."), "{text}");
+        assert!(text.contains("4 ranks, each with 10 of 1000 values."), "{text}");
+    }
+
+    #[test]
+    fn without_a_dense_algorithm_nothing_is_compared() {
+        let text = render(&[row("topk", false, 2.0)]);
+        assert!(!text.contains("compares"), "{text}");
+        assert!(text.lines().any(|line| line.contains("topk") && line.trim_end().ends_with('-')), "{text}");
+    }
+}

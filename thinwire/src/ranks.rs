@@ -1,0 +1,151 @@
+//! The ranks of a command: where they run, and what they tell each other before and after the work.
+
+use std::fmt;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bootstrap::Config;
+use bytes::Bytes;
+use collectives::Communicator;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use transport::{AnyTransport, block_on};
+use transport_tcp::{Options, TcpTransport};
+
+use crate::cli::TransportName;
+use crate::error::{Error, When as _};
+use crate::process::watch;
+
+/// How many ranks there are unless a world or the user says so.
+const DEFAULT: usize = 4;
+
+/// The variable by which rayon, and with it candle, learns how many threads to use.
+pub(crate) const THREADS: &str = "RAYON_NUM_THREADS";
+
+/// Where the ranks of a command run.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// This process is one of them, in the world of the environment.
+    World(Config),
+    /// Threads of this process, so many.
+    Threads(usize),
+    /// Processes that are still to be started, so many.
+    Processes(usize),
+}
+
+impl Place {
+    /// Reads the environment, and refuses options that contradict it.
+    ///
+    /// `asked` is the number of ranks that the user gave, by `option`.
+    pub(crate) fn find(transport: TransportName, option: &str, asked: Option<usize>) -> Result<Self, Error> {
+        let ranks = asked.unwrap_or(DEFAULT);
+        let Some(config) = Config::from_env().setup()? else {
+            return Ok(match transport {
+                TransportName::Local => Self::Threads(ranks),
+                TransportName::Tcp => Self::Processes(ranks),
+            });
+        };
+        if transport == TransportName::Local {
+            return Err(Error::setup(
+                "RANK and WORLD_SIZE are set, so this process is to join that world: unset them, or leave \
+                 --transport local out",
+            ));
+        }
+        let world_size = config.world_size;
+        if let Some(ranks) = asked.filter(|ranks| *ranks != world_size) {
+            return Err(Error::setup(format!(
+                "{option} {ranks} contradicts WORLD_SIZE={world_size}: leave one of them out"
+            )));
+        }
+        watch::end_with_starter();
+        Ok(Self::World(config))
+    }
+}
+
+/// Joins the world of the environment, within the time that the user gave, if he did.
+pub(crate) fn connect(mut config: Config, timeout: Option<Duration>) -> Result<AnyTransport, Error> {
+    if let Some(timeout) = timeout {
+        config.timeout = timeout;
+    }
+    let transport = TcpTransport::connect(&config, &Options::default()).setup()?;
+    Ok(AnyTransport::new(transport))
+}
+
+/// Runs a whole world in this process, a thread for each rank, and returns what rank 0 returns.
+///
+/// # Errors
+/// That of the rank that fails first: it is the cause of the others'.
+pub(crate) fn in_threads<R: Send>(
+    ranks: usize,
+    work: impl Fn(AnyTransport) -> Result<R, Error> + Sync,
+) -> Result<R, Error> {
+    let failures = Mutex::new(Vec::new());
+    let fail = |error| failures.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+    let first = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (rank, transport) in testkit::local_world(ranks).into_iter().enumerate() {
+            let (work, fail) = (&work, &fail);
+            let run = move || work(AnyTransport::new(transport)).map_err(fail).ok();
+            match thread::Builder::new().name(format!("rank {rank}")).spawn_scoped(scope, run) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => fail(Error::Setup(error.into())),
+            }
+        }
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+        results.into_iter().next().flatten()
+    });
+    match failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().next() {
+        Some(first) => Err(first),
+        None => first.context("a rank panicked").run(),
+    }
+}
+
+/// Makes this process compute on one thread for each rank: several ranks share the machine, and results must
+/// not depend on how many cores it has.
+///
+/// The libraries read that from the environment, which a process cannot change safely for itself: it starts
+/// anew, as the same process.
+pub(crate) fn use_one_thread() {
+    use std::os::unix::process::CommandExt as _;
+
+    if std::env::var_os(THREADS).is_none()
+        && let Ok(program) = std::env::current_exe()
+    {
+        // Returns only if that is not possible; then it goes on with more threads.
+        let _ = Command::new(program).args(std::env::args_os().skip(1)).env(THREADS, "1").exec();
+    }
+}
+
+/// Refuses ranks that were started with other terms than rank 0: options and data, in words.
+pub(crate) fn agree(
+    communicator: &Communicator<AnyTransport>,
+    terms: impl fmt::Display,
+) -> Result<(), Error> {
+    let own = Bytes::from(terms.to_string().into_bytes());
+    let all = block_on(communicator.allgather(own)).run()?;
+    let text = |block: &Bytes| String::from_utf8_lossy(block).into_owned();
+    let Some(first) = all.first() else { return Ok(()) };
+    match all.iter().enumerate().find(|(_, block)| *block != first) {
+        None => Ok(()),
+        Some((rank, other)) => Err(Error::setup(format!(
+            "the ranks were started with different options: rank 0 with {}; rank {rank} with {}",
+            text(first),
+            text(other)
+        ))),
+    }
+}
+
+/// The records of all ranks, by rank.
+pub(crate) fn exchange<R: Serialize + DeserializeOwned>(
+    communicator: &Communicator<AnyTransport>,
+    own: &R,
+) -> anyhow::Result<Vec<R>> {
+    let blocks = block_on(communicator.allgather(Bytes::from(serde_json::to_vec(own)?)))?;
+    let read = |(rank, block): (usize, &Bytes)| {
+        serde_json::from_slice(block).with_context(|| format!("rank {rank} sent a record that is none"))
+    };
+    blocks.iter().enumerate().map(read).collect()
+}

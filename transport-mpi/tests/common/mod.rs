@@ -4,13 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "a test panics when it fails")]
 
 use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mpi::Threading;
-use mpi::environment::Universe;
-use mpi::traits::{Communicator, CommunicatorCollectives as _};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator as _, CommunicatorCollectives as _};
+use transport::{Transport as _, block_on};
+use transport_mpi::MpiTransport;
 
 /// Longer than any world takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -26,9 +29,9 @@ pub(crate) fn part() -> Option<String> {
     env::var(PART).ok()
 }
 
-/// Runs this program once for each rank, in worlds of these sizes one after the other.
-pub(crate) fn in_worlds_of(part: &str, sizes: &[usize]) -> ExitCode {
-    for &size in sizes {
+/// Runs this program once for each rank, in worlds of these sizes for each part, one after the other.
+pub(crate) fn in_worlds_of(parts: &[(&str, &[usize])]) -> ExitCode {
+    for (part, size) in parts.iter().flat_map(|(part, sizes)| sizes.iter().map(move |size| (part, *size))) {
         let begun = Instant::now();
         let mut world = mpirun(part, size).spawn().unwrap_or_else(|error| {
             panic!(
@@ -68,14 +71,28 @@ fn succeeds(world: &mut Child) -> bool {
     }
 }
 
-/// Initialises MPI for all threads.
-pub(crate) fn initialize() -> Universe {
+/// Plays this rank's part with MPI initialised for all threads. A panic ends the whole world.
+pub(crate) fn play(part: impl FnOnce(&SimpleCommunicator)) -> ExitCode {
     let (universe, threading) = mpi::initialize_with_threading(Threading::Multiple).unwrap();
     assert_eq!(threading, Threading::Multiple);
-    universe
+    let world = universe.world();
+    if catch_unwind(AssertUnwindSafe(|| part(&world))).is_err() {
+        world.abort(1);
+    }
+    ExitCode::SUCCESS
 }
 
-/// Returns once all ranks have come here, without keeping a processor busy that others need.
-pub(crate) fn meet(communicator: &impl Communicator) {
-    communicator.barrier();
+/// Returns once all ranks have come here. Meanwhile the transport serves those who have not.
+pub(crate) fn meet(communicator: &SimpleCommunicator, transport: Option<&MpiTransport>) {
+    let mut all_are_here = communicator.immediate_barrier();
+    loop {
+        match all_are_here.test() {
+            Ok(_) => return,
+            Err(not_yet) => all_are_here = not_yet,
+        }
+        match transport {
+            Some(transport) => block_on(transport.sleep(Duration::from_micros(100))),
+            None => thread::sleep(Duration::from_micros(100)),
+        }
+    }
 }

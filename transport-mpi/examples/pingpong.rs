@@ -1,7 +1,7 @@
 //! Half round trips and bandwidth of the transport and of plain `MPI_Send` and `MPI_Recv`, in turn, in one run.
 //!
 //! ```text
-//! mpirun -n 2 target/release/examples/pingpong
+//! mpirun -n 2 target/release/examples/pingpong [BYTES]...
 //! ```
 
 use std::error::Error;
@@ -25,7 +25,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     if communicator.rank() == 0 {
         println!("{:>10} {:>12} {:>12} {:>12} {:>8}", "bytes", "ours, us", "MPI, us", "ours, GB/s", "ratio");
     }
-    for (length, repeats) in [(8, 20_000), (1 << 10, 20_000), (64 << 10, 2_000), (1 << 20, 300), (16 << 20, 20)] {
+    let mut lengths =
+        std::env::args().skip(1).map(|length| length.parse()).collect::<Result<Vec<usize>, _>>()?;
+    if lengths.is_empty() {
+        lengths = vec![8, 1 << 10, 64 << 10, 1 << 20, 16 << 20];
+    }
+    for length in lengths {
+        let repeats = (300_000_000 / (length + 10_000)).clamp(20, 20_000);
         let (mut ours, mut raw) = (Vec::new(), Vec::new());
         // The first round warms up; then each is measured right after the other, so that they see the same machine.
         for round in 0..=ROUNDS {

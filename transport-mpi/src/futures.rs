@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use matching::{Completion, Posted};
+use matching::Completion;
 use transport::{Error, Rank, Tag};
 
 use crate::world::World;
@@ -35,7 +35,7 @@ pub(crate) enum Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(world: &Arc<World>, posted: Posted) -> Self {
+    pub(crate) fn new(world: &Arc<World>, posted: matching::Posted) -> Self {
         match posted {
             Ok(None) => Self::Finished(Some(Ok(()))),
             Ok(Some(sent)) => Self::Waiting { world: Arc::clone(world), sent },
@@ -66,16 +66,26 @@ impl Future for Sending {
 }
 
 /// The future of a receive; dropping it leaves its message to the next receive.
-pub(crate) enum Receiving {
-    Finished(Option<Error>),
-    Posted { world: Arc<World>, from: Rank, tag: Tag, ticket: u64 },
+pub(crate) struct Receiving {
+    refused: Option<Error>,
+    /// Until it has returned its message.
+    posted: Option<Posted>,
+}
+
+struct Posted {
+    world: Arc<World>,
+    from: Rank,
+    tag: Tag,
+    ticket: u64,
 }
 
 impl Receiving {
     pub(crate) fn new(world: &Arc<World>, from: Rank, tag: Tag) -> Self {
         match world.post(from, tag) {
-            Ok(ticket) => Self::Posted { world: Arc::clone(world), from, tag, ticket },
-            Err(error) => Self::Finished(Some(error)),
+            Ok(ticket) => {
+                Self { refused: None, posted: Some(Posted { world: Arc::clone(world), from, tag, ticket }) }
+            }
+            Err(error) => Self { refused: Some(error), posted: None },
         }
     }
 }
@@ -84,34 +94,28 @@ impl Future for Receiving {
     type Output = Result<Bytes, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = match &mut *self {
-            Self::Finished(error) => {
-                return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
-            }
-            Self::Posted { world, from, tag, ticket } => {
-                if let Err(error) = world.check_thread() {
-                    return Poll::Ready(Err(error));
-                }
-                let Ok(inbox) = world.inbox(*from) else { return Poll::Pending };
-                let Poll::Ready((outcome, effects)) = poll_with(world, context, || inbox.take(*tag, *ticket))
-                else {
-                    return Poll::Pending;
-                };
-                world.settle(*from, effects);
-                outcome
-            }
+        let Some(Posted { world, from, tag, ticket }) = &self.posted else {
+            return self.refused.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
         };
-        *self = Self::Finished(None);
+        if let Err(error) = world.check_thread() {
+            return Poll::Ready(Err(error));
+        }
+        let Ok(inbox) = world.inbox(*from) else { return Poll::Pending };
+        let Poll::Ready((outcome, effects)) = poll_with(world, context, || inbox.take(*tag, *ticket)) else {
+            return Poll::Pending;
+        };
+        world.settle(*from, effects);
+        self.posted = None;
         Poll::Ready(outcome)
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        if let Self::Posted { world, from, tag, ticket } = self
-            && let Ok(inbox) = world.inbox(*from)
+        if let Some(Posted { world, from, tag, ticket }) = self.posted.take()
+            && let Ok(inbox) = world.inbox(from)
         {
-            world.settle(*from, inbox.withdraw(*tag, *ticket));
+            world.settle(from, inbox.withdraw(tag, ticket));
         }
     }
 }

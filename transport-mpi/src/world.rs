@@ -78,8 +78,7 @@ impl World {
     /// Does what an inbox could not do under its lock.
     pub(crate) fn settle(&self, peer: Rank, effects: Effects) {
         let Effects { wake, fetch, credit, sent } = effects;
-        wake.into_iter().for_each(Waker::wake);
-        sent.into_iter().for_each(|(sent, outcome)| sent.complete(outcome));
+        Later { wake, sent }.run();
         if peer != self.rank && (self.owe(peer, credit) || !fetch.is_empty()) {
             self.with_engine(|engine, later| engine.request(self, peer, &fetch, later));
         }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,26 +10,49 @@ use std::thread::{self, Thread};
 /// thread costs several microseconds, as long as a small message takes on a fast network.
 const SPINS: u32 = 200;
 
+/// A future that wakes itself at every poll is polled so often before the thread offers its processor to others:
+/// the offer costs as much as a small message through shared memory.
+const POLLS: u32 = 16;
+
 /// Runs a future to its end on this thread: how blocking code uses a [`Transport`](crate::Transport).
 ///
 /// Spins briefly, then parks until woken. A future that wakes itself at every poll (a back end that
-/// makes progress only when polled) is polled again and again, yielding the processor between.
+/// makes progress only when polled) is polled again and again, yielding the processor now and then.
 /// Needs no runtime; inside one, it blocks the worker thread it is called on.
 ///
 /// ```
 /// assert_eq!(transport::block_on(async { 6 * 7 }), 42);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    let signal = Arc::new(Signal { woken: AtomicBool::new(false), thread: thread::current() });
+    let mut future = pin!(future);
+    // What is complete already needs nobody to wake.
+    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return output;
+    }
+    let signal = Signal::of_this_thread();
     let waker = Waker::from(Arc::clone(&signal));
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    let mut polls = 0_u32;
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            SIGNAL.set(Some(signal));
             return output;
         }
-        signal.wait();
+        if !signal.take() {
+            signal.wait();
+            continue;
+        }
+        // Woken during its own poll: a polling back end.
+        polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(POLLS) {
+            thread::yield_now();
+        }
     }
+}
+
+thread_local! {
+    /// The signal of the last call on this thread, for the next one. A late wake only costs a poll.
+    static SIGNAL: Cell<Option<Arc<Signal>>> = const { Cell::new(None) };
 }
 
 struct Signal {
@@ -37,12 +61,12 @@ struct Signal {
 }
 
 impl Signal {
+    fn of_this_thread() -> Arc<Self> {
+        let new = || Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() });
+        SIGNAL.take().unwrap_or_else(new)
+    }
+
     fn wait(&self) {
-        if self.take() {
-            // Woken during its own poll: a polling back end. Let others have the processor.
-            thread::yield_now();
-            return;
-        }
         for _ in 0..SPINS {
             std::hint::spin_loop();
             if self.take() {

@@ -110,7 +110,8 @@ Examples:
   thinwire train --task spam --workers 8 --json results.json
   thinwire train --data mails.libsvm --epochs 20
   thinwire launch -n 4 -- thinwire train --task mnist
-  torchrun --no-python --nproc-per-node 4 thinwire train",
+  torchrun --no-python --nproc-per-node 4 thinwire train
+  mpirun -n 4 thinwire train --transport mpi",
         Algorithm::describe_all()
     )
 }
@@ -244,6 +245,8 @@ pub(crate) enum TransportName {
     Tcp,
     /// A thread for each, in this process
     Local,
+    /// The processes that mpirun has started, over MPI
+    Mpi,
 }
 
 fn workers(text: &str) -> Result<usize, String> {

@@ -11,6 +11,7 @@ mod bench;
 mod cli;
 pub mod data;
 mod error;
+mod mpi;
 mod output;
 mod plan;
 mod process;

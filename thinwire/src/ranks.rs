@@ -12,7 +12,7 @@ use bytes::Bytes;
 use collectives::Communicator;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use transport::{AnyTransport, block_on};
+use transport::{AnyTransport, Rank, block_on};
 use transport_tcp::{Options, TcpTransport};
 
 use crate::cli::TransportName;
@@ -28,8 +28,8 @@ pub(crate) const THREADS: &str = "RAYON_NUM_THREADS";
 /// Where the ranks of a command run.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// This process is one of them, in the world of the environment.
-    World(Config),
+    /// This process is one of them, in a world that somebody else has started.
+    World(World),
     /// Threads of this process, so many.
     Threads(usize),
     /// Processes that are still to be started, so many.
@@ -40,12 +40,19 @@ impl Place {
     /// Reads the environment, and refuses options that contradict it.
     ///
     /// `asked` is the number of ranks that the user gave, by `option`.
-    pub(crate) fn find(transport: TransportName, option: &str, asked: Option<usize>) -> Result<Self, Error> {
+    pub(crate) fn find(
+        transport: TransportName,
+        option: &'static str,
+        asked: Option<usize>,
+    ) -> Result<Self, Error> {
         let ranks = asked.unwrap_or(DEFAULT);
+        if transport == TransportName::Mpi {
+            return Ok(Self::World(World { option, asked, by: By::Mpi }));
+        }
         let Some(config) = Config::from_env().setup()? else {
             return Ok(match transport {
                 TransportName::Local => Self::Threads(ranks),
-                TransportName::Tcp => Self::Processes(ranks),
+                _ => Self::Processes(ranks),
             });
         };
         if transport == TransportName::Local {
@@ -54,24 +61,62 @@ impl Place {
                  --transport local out",
             ));
         }
-        let world_size = config.world_size;
-        if let Some(ranks) = asked.filter(|ranks| *ranks != world_size) {
-            return Err(Error::setup(format!(
-                "{option} {ranks} contradicts WORLD_SIZE={world_size}: leave one of them out"
-            )));
-        }
         watch::end_with_starter();
-        Ok(Self::World(config))
+        Ok(Self::World(World { option, asked, by: By::Tcp(config) }))
     }
 }
 
-/// Joins the world of the environment, within the time that the user gave, if he did.
-pub(crate) fn connect(mut config: Config, timeout: Option<Duration>) -> Result<AnyTransport, Error> {
-    if let Some(timeout) = timeout {
-        config.timeout = timeout;
+/// A world of processes that this one belongs to.
+#[derive(Debug)]
+pub(crate) struct World {
+    option: &'static str,
+    asked: Option<usize>,
+    by: By,
+}
+
+#[derive(Debug)]
+enum By {
+    Tcp(Config),
+    Mpi,
+}
+
+impl World {
+    /// Does this rank's work, which is told its rank and the number of ranks, and connects when it is ready to.
+    ///
+    /// `timeout` is the time that the user gave for all ranks to appear, if he did.
+    pub(crate) fn enter<R>(
+        self,
+        timeout: Option<Duration>,
+        work: impl FnOnce(Entrance<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.by {
+            By::Tcp(mut config) => {
+                let (rank, world_size) = (config.rank, config.world_size);
+                if let Some(ranks) = self.asked.filter(|ranks| *ranks != world_size) {
+                    let option = self.option;
+                    return Err(Error::setup(format!(
+                        "{option} {ranks} contradicts WORLD_SIZE={world_size}: leave one of them out"
+                    )));
+                }
+                if let Some(timeout) = timeout {
+                    config.timeout = timeout;
+                }
+                let connect = &mut || {
+                    let transport = TcpTransport::connect(&config, &Options::default()).setup()?;
+                    Ok(AnyTransport::new(transport))
+                };
+                work(Entrance { rank, world_size, connect })
+            }
+            By::Mpi => crate::mpi::enter(self.option, self.asked, work),
+        }
     }
-    let transport = TcpTransport::connect(&config, &Options::default()).setup()?;
-    Ok(AnyTransport::new(transport))
+}
+
+/// What a rank knows before it is connected.
+pub(crate) struct Entrance<'a> {
+    pub(crate) rank: Rank,
+    pub(crate) world_size: usize,
+    pub(crate) connect: &'a mut dyn FnMut() -> Result<AnyTransport, Error>,
 }
 
 /// Runs a whole world in this process, a thread for each rank, and returns what rank 0 returns.

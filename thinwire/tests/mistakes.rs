@@ -180,3 +180,13 @@ fn launch_without_a_command_or_with_an_unknown_one_is_refused() {
     let unknown = ["launch", "-n", "2", "--", "./no-such-program"];
     refuses(folder.path(), thinwire(folder.path()).args(unknown), &["cannot start ./no-such-program"]);
 }
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn a_program_without_mpi_says_how_to_get_one_with_it() {
+    let folder = folder();
+    let output = thinwire(folder.path()).args(["bench", "allreduce", "--transport", "mpi"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cargo build --release --features mpi"), "{}", stderr(&output));
+    assert!(names(folder.path()).is_empty());
+}

@@ -146,7 +146,7 @@ mod tests {
             let tag = Tag::from_u64(tag);
             let (by, reason) = (Rank(by), &text[..text.len().min(MAX_REASON)]);
             for frame in [
-                Frame::Eager { tag, payload: &text },
+                Frame::Eager { tag, payload: &text[..] },
                 Frame::Pushed { tag, length, id },
                 Frame::Announce { tag, length, id },
                 Frame::Fetch { id },

@@ -1,5 +1,7 @@
 //! The contract's laws, each in worlds of processes.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ fn check(options: &Options) -> ExitCode {
     play(|communicator| {
         let (rank, size) = (communicator.rank() as usize, communicator.size() as usize);
         for law in LAWS.iter().filter(|law| law.sizes.contains(&size)) {
-            let transport = MpiTransport::new(communicator, options).expect("a transport");
+            let transport = MpiTransport::new(communicator, options).unwrap();
             let kept = (!(law.leaves)(rank, size)).then(|| transport.clone());
             (law.check)(erased([transport]), PATIENCE);
             meet(communicator, kept.as_ref());

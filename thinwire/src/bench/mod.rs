@@ -32,7 +32,9 @@ pub(crate) use plan::DEFAULT_ALGORITHMS;
 pub(crate) fn allreduce(args: &AllreduceArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
     match Place::find(args.transport, "--ranks", args.ranks)? {
-        Place::World(config) => take_part(ranks::connect(config, args.timeout)?, &plan, args.json),
+        Place::World(world) => {
+            world.enter(args.timeout, |entrance| take_part((entrance.connect)()?, &plan, args.json))
+        }
         Place::Threads(ranks) => ranks::in_threads(ranks, |transport| take_part(transport, &plan, args.json)),
         Place::Processes(ranks) => starter::start(ranks),
     }

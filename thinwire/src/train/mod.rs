@@ -21,17 +21,19 @@ pub(crate) fn train(args: &TrainArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
     let files = Files { json: args.json.clone(), plot: args.plot.clone() };
     match Place::find(args.transport, "--workers", args.workers)? {
-        Place::World(config) => {
+        Place::World(world) => {
             ranks::use_one_thread();
-            let leads = config.rank == Rank(0);
-            if leads {
-                files.check().setup()?;
-            }
-            let data = load(&plan, config.world_size)?;
-            let transport = ranks::connect(config, args.timeout)?;
-            let mut progress = if leads { Progress::shown() } else { Progress::silent() };
-            let outcomes = world::train(transport, &plan, &data, &mut progress)?;
-            if leads { output::present(outcomes, &files) } else { Ok(()) }
+            world.enter(args.timeout, |entrance| {
+                let leads = entrance.rank == Rank(0);
+                if leads {
+                    files.check().setup()?;
+                }
+                let data = load(&plan, entrance.world_size)?;
+                let transport = (entrance.connect)()?;
+                let mut progress = if leads { Progress::shown() } else { Progress::silent() };
+                let outcomes = world::train(transport, &plan, &data, &mut progress)?;
+                if leads { output::present(outcomes, &files) } else { Ok(()) }
+            })
         }
         Place::Threads(workers) => {
             ranks::use_one_thread();

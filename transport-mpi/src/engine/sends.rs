@@ -104,7 +104,10 @@ impl Engine {
 
     /// Sends a small message, with what is owed, unless the peer is gone.
     fn tell(&mut self, world: &World, to: Rank, frame: Frame<&[u8]>, later: &mut Later) {
-        let gone = self.peers.get(to.index()).is_none_or(|peer| peer.over.is_some());
+        // Who has left waits for the goodbyes of the others before it gives its communicator back.
+        let is_goodbye = frame == Frame::Goodbye;
+        let gone =
+            self.peers.get(to.index()).is_none_or(|peer| peer.over.is_some() && !(is_goodbye && peer.left));
         if gone || self.closed || to == world.rank {
             return;
         }

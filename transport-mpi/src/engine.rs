@@ -75,6 +75,7 @@ struct Announced {
 /// A long message to a peer.
 struct Outgoing {
     to: Rank,
+    tag: Tag,
     send: BulkSend,
     sent: Option<Arc<Completion>>,
 }
@@ -181,6 +182,11 @@ impl Engine {
                 }
             }
             self.tell_abort(world, rank, by, scope, reason, later);
+        }
+        // What MPI has begun to send goes on, but nobody waits for it any more.
+        for outgoing in self.outgoing.iter_mut().filter(|outgoing| scope.covers(outgoing.tag)) {
+            let outcome = world.aborts.of(outgoing.tag).map_or(Ok(()), Err);
+            later.sent.extend(outgoing.sent.take().map(|sent| (sent, outcome)));
         }
     }
 

@@ -38,6 +38,30 @@ pub fn a_rank_that_leaves_is_lost_after_its_messages(world: Vec<AnyTransport>, p
     });
 }
 
+/// What a rank has received before it left was sent: nobody is told that it was lost on the way, however late he asks.
+///
+/// Contract: *Dropping the last handle* is an orderly end, and *a completed `send`*.
+pub fn what_a_leaver_has_received_was_sent(world: Vec<AnyTransport>, patience: Duration) {
+    let leaver = Rank::from_index(size_of(&world) - 1);
+    on_each_but(leaver, world, patience, |world| async move {
+        let (me, tag) = (world.rank(), Tag::new(1, 1));
+        let letters = |from| [20, 20 * KIB, 300 * KIB].map(|length| payload(u64::from(from), length));
+        let peers: Vec<_> = ranks(&world).filter(|peer| *peer != leaver).collect();
+        if me == leaver {
+            for from in peers {
+                for letter in letters(from.0) {
+                    same_bytes(&world.recv(from, tag).await.expect("a letter arrives"), &letter, "a letter");
+                }
+            }
+            return;
+        }
+        let sends = letters(me.0).map(|letter| world.send(leaver, tag, letter));
+        // By now it may have left, and this rank has not looked since.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(join_all(sends).await.iter().all(Result::is_ok), "what was received was sent");
+    });
+}
+
 /// Receives and sends that wait for a rank end when it leaves.
 ///
 /// Contract: *a lost peer* ends every pending operation that needs it.

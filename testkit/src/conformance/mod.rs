@@ -46,7 +46,7 @@ pub use delivery::{
 };
 pub use loss::{
     a_killed_rank_is_lost, a_rank_that_leaves_is_lost_after_its_messages, a_slow_reader_is_not_lost,
-    operations_that_wait_for_a_leaver_end,
+    operations_that_wait_for_a_leaver_end, what_a_leaver_has_received_was_sent,
 };
 pub use posting::{
     a_dropped_receive_takes_no_message, a_dropped_send_still_delivers, futures_may_be_awaited_in_any_order,
@@ -84,6 +84,7 @@ macro_rules! table {
         &[$(Law { name: stringify!($law), sizes: &[$($size),*], check: $law, leaves: table!(@leaves $law) }),*]
     };
     (@leaves a_rank_that_leaves_is_lost_after_its_messages) => { |rank, size| rank == size - 1 };
+    (@leaves what_a_leaver_has_received_was_sent) => { |rank, size| rank == size - 1 };
     (@leaves operations_that_wait_for_a_leaver_end) => { |rank, size| rank == size / 2 };
     (@leaves who_leaves_after_an_abort_is_not_lost) => { |_, _| true };
     (@leaves $law:ident) => { |_, _| false };

@@ -135,6 +135,7 @@ macro_rules! __for_each_law {
             unexpected_empty_messages_are_bounded: 1, 2;
             // Loss and abort.
             a_rank_that_leaves_is_lost_after_its_messages: 2, 3, 4, 7, 8;
+            what_a_leaver_has_received_was_sent: 2, 3, 4, 7, 8;
             operations_that_wait_for_a_leaver_end: 2, 3, 4, 7, 8;
             a_slow_reader_is_not_lost: 2;
             an_abort_ends_its_context_on_every_rank: 1, 2, 3, 4, 7, 8;

@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     AcceptsAll,
     /// Operations that need a lost rank wait for ever.
     HidesLoss,
+    /// A send whose receiver has left since is called lost.
+    ForgetsSent,
     BlamesAnother,
     SwallowsAborts,
     /// Every abort is one of the world.
@@ -169,7 +171,18 @@ impl Transport for Broken {
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (fault, size) = (self.fault, self.world_size());
         let sent = self.send_faultily(to, tag, payload);
-        async move { tell(fault, size, sent.await).await }
+        let inner = self.inner.clone();
+        async move {
+            let outcome = sent.await;
+            if fault == Fault::ForgetsSent {
+                let mut probe = Box::pin(inner.recv(to, Tag::new(u32::MAX, u32::MAX)));
+                if let Poll::Ready(left) = probe.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    return left.map(drop);
+                }
+            }
+            drop(inner);
+            tell(fault, size, outcome).await
+        }
     }
 
     fn recv(&self, from: Rank, tag: Tag) -> impl Future<Output = Result<Bytes, Error>> + Send + use<> {

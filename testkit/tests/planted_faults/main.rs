@@ -153,6 +153,7 @@ fn a_loss_that_nobody_hears_of_is_found() {
     check_all(&[
         hangs(laws::a_rank_that_leaves_is_lost_after_its_messages, Fault::HidesLoss),
         hangs(laws::operations_that_wait_for_a_leaver_end, Fault::HidesLoss),
+        finds(laws::what_a_leaver_has_received_was_sent, Fault::ForgetsSent, "what was received was sent"),
         finds(laws::a_rank_that_leaves_is_lost_after_its_messages, Fault::BlamesAnother, "is lost, but"),
         finds(laws::operations_that_wait_for_a_leaver_end, Fault::BlamesAnother, "is lost, but"),
         hangs(|world, patience| laws::a_killed_rank_is_lost(world, patience, drop), Fault::HidesLoss),

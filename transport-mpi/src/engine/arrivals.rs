@@ -91,7 +91,7 @@ impl Engine {
             }
             Frame::Goodbye => {
                 peer.left = true;
-                self.take_leave_of(world, from, later);
+                self.take_leave_of(world, from, later)?;
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ impl Engine {
             let incoming = self.incoming.remove(position);
             let from = incoming.from;
             self.finish(world, incoming, later);
-            self.take_leave_of(world, from, later);
+            self.take_leave_of(world, from, later)?;
         }
         Ok(any)
     }
@@ -171,10 +171,13 @@ impl Engine {
     }
 
     /// Ends the operations with a peer that has said goodbye, once everything it sent is here.
-    fn take_leave_of(&mut self, world: &World, rank: Rank, later: &mut Later) {
+    fn take_leave_of(&mut self, world: &World, rank: Rank, later: &mut Later) -> Result<(), MpiError> {
         let left = self.peers.get(rank.index()).is_some_and(|peer| peer.left);
         if left && !self.incoming.iter().any(|incoming| incoming.from == rank) {
+            // It may have received the last of these just before.
+            self.reap_bulk(later)?;
             self.lose(world, rank, &Error::peer_lost(rank, "it has left"), later);
         }
+        Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
             let (id, sent) = (peer.next_id, Arc::new(Completion::default()));
             peer.next_id += 1;
             self.tell(world, to, Frame::Pushed { tag, length, id }, later);
-            self.send_bulk(world, to, payload, Some(Arc::clone(&sent)), later);
+            self.send_bulk(world, to, tag, payload, Arc::clone(&sent), later);
             return Ok(Some(sent));
         }
         if peer.announced.len() >= peer.terms.max_announced as usize {
@@ -80,7 +80,7 @@ impl Engine {
         let message = self.peers.get_mut(to.index()).and_then(|peer| peer.announced.remove(&id));
         if let Some(Announced { tag, payload, sent }) = message {
             self.tell(world, to, Frame::Body { tag, length: payload.len() as u64, id }, later);
-            self.send_bulk(world, to, payload, Some(sent), later);
+            self.send_bulk(world, to, tag, payload, sent, later);
         }
     }
 
@@ -136,18 +136,19 @@ impl Engine {
         &mut self,
         world: &World,
         to: Rank,
+        tag: Tag,
         payload: Bytes,
-        sent: Option<Arc<Completion>>,
+        sent: Arc<Completion>,
         later: &mut Later,
     ) {
         if payload.is_empty() {
-            later.sent.extend(sent.map(|sent| (sent, Ok(()))));
+            later.sent.push((sent, Ok(())));
             return;
         }
         match BulkSend::start(self.comm, to.0, payload, self.max_piece) {
-            Ok(send) => self.outgoing.push(Outgoing { to, send, sent }),
+            Ok(send) => self.outgoing.push(Outgoing { to, tag, send, sent: Some(sent) }),
             Err(error) => {
-                later.sent.extend(sent.map(|sent| (sent, Err(lost(to, &error)))));
+                later.sent.push((sent, Err(lost(to, &error))));
                 self.lose_to(world, to, &error, later);
             }
         }

@@ -25,10 +25,6 @@ const POLLS: u32 = 16;
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    // What is complete already needs nobody to wake.
-    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        return output;
-    }
     let signal = Signal::of_this_thread();
     let waker = Waker::from(Arc::clone(&signal));
     let mut context = Context::from_waker(&waker);

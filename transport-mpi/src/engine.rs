@@ -35,7 +35,8 @@ pub(crate) struct Engine {
     empty: usize,
     turns: u32,
     peers: Vec<Peer>,
-    small: VecDeque<SmallSend>,
+    /// With their receivers.
+    small: VecDeque<(Rank, SmallSend)>,
     spare: Vec<Memory>,
     /// Small messages of threads that may not call MPI: to whom, and how long.
     waiting: VecDeque<(Rank, Memory, usize)>,
@@ -138,10 +139,10 @@ impl Engine {
             return Ok(true);
         }
         self.post_slots()?;
-        self.flush_waiting()?;
-        self.reap_small()?;
-        let received = self.take_bulk(world, later)?;
-        let sent = self.reap_bulk(later)?;
+        self.flush_waiting(world, later);
+        self.reap_small(world, later);
+        let received = self.take_bulk(world, later);
+        let sent = self.reap_bulk(world, later);
         Ok(arrived || received || sent)
     }
 

@@ -69,7 +69,7 @@ pub use options::Options;
 
 use engine::{Engine, Terms};
 use futures::{Receiving, Sending, Sleep};
-use raw::{Comm, Level};
+use raw::Comm;
 use world::{World, gone};
 
 /// Both sides check that they speak the same protocol.
@@ -109,8 +109,8 @@ impl MpiTransport {
         if !raw::is_running() {
             return state("MPI is not initialised, or already finalised");
         }
-        let (level, is_main) = raw::threads()?;
-        if level == Level::Main && !is_main {
+        let (main_only, is_main) = raw::threads()?;
+        if main_only && !is_main {
             return state(
                 "MPI was initialised for calls from its main thread only: make the transport there, or initialise \
                  MPI with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE",
@@ -154,7 +154,7 @@ impl MpiTransport {
             owed: (0..size).map(|_| AtomicU64::new(0)).collect(),
             owed_limit: (options.eager_window / 4).max(1),
             aborts,
-            main: (level == Level::Main).then(|| thread::current().id()),
+            main: main_only.then(|| thread::current().id()),
             start: Instant::now(),
             leaving: false.into(),
             engine: engine.into(),

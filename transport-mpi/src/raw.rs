@@ -43,33 +43,17 @@ pub(crate) fn is_running() -> bool {
     begun != 0 && ended == 0
 }
 
-/// Which threads may call MPI.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
-    /// The main thread only, as at the levels `MPI_THREAD_SINGLE` and `MPI_THREAD_FUNNELED`.
-    Main,
-    /// Any, one at a time.
-    Serialized,
-    /// Any.
-    Multiple,
-}
-
-/// Which threads may call MPI, and whether this is the main one.
-pub(crate) fn threads() -> Result<(Level, bool), MpiError> {
+/// Whether only MPI's main thread may call it, as at `MPI_THREAD_SINGLE` and `MPI_THREAD_FUNNELED`; and whether this
+/// is that thread.
+pub(crate) fn threads() -> Result<(bool, bool), MpiError> {
     let (mut level, mut main) = (0, 0);
-    // SAFETY: MPI is running, which the caller has checked.
-    unsafe {
+    // SAFETY: MPI is running, which the caller has checked; the last is a constant of the library.
+    let serialized = unsafe {
         check("MPI_Query_thread", ffi::MPI_Query_thread(&raw mut level))?;
         check("MPI_Is_thread_main", ffi::MPI_Is_thread_main(&raw mut main))?;
-    }
-    // SAFETY: a constant of the library.
-    let (serialized, multiple) = unsafe { (ffi::RSMPI_THREAD_SERIALIZED, ffi::RSMPI_THREAD_MULTIPLE) };
-    let level = match level {
-        level if level >= multiple => Level::Multiple,
-        level if level >= serialized => Level::Serialized,
-        _ => Level::Main,
+        ffi::RSMPI_THREAD_SERIALIZED
     };
-    Ok((level, main != 0))
+    Ok((level < serialized, main != 0))
 }
 
 /// A communicator of our own, a duplicate of the user's.

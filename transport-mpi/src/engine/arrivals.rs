@@ -91,7 +91,7 @@ impl Engine {
             }
             Frame::Goodbye => {
                 peer.left = true;
-                self.take_leave_of(world, from, later)?;
+                self.take_leave_of(world, from, later);
             }
         }
         Ok(())
@@ -138,20 +138,24 @@ impl Engine {
     }
 
     /// Looks whether long messages have arrived.
-    pub(super) fn take_bulk(&mut self, world: &World, later: &mut Later) -> Result<bool, MpiError> {
+    pub(super) fn take_bulk(&mut self, world: &World, later: &mut Later) -> bool {
         let (mut position, mut any) = (0, false);
         while let Some(incoming) = self.incoming.get_mut(position) {
-            if !incoming.recv.test()? {
+            let arrived = incoming.recv.test();
+            if let Ok(false) = arrived {
                 position += 1;
                 continue;
             }
             any = true;
             let incoming = self.incoming.remove(position);
             let from = incoming.from;
-            self.finish(world, incoming, later);
-            self.take_leave_of(world, from, later)?;
+            match arrived {
+                Ok(_) => self.finish(world, incoming, later),
+                Err(error) => self.lose_to(world, from, &error, later),
+            }
+            self.take_leave_of(world, from, later);
         }
-        Ok(any)
+        any
     }
 
     fn finish(&mut self, world: &World, incoming: Incoming, later: &mut Later) {
@@ -171,13 +175,12 @@ impl Engine {
     }
 
     /// Ends the operations with a peer that has said goodbye, once everything it sent is here.
-    fn take_leave_of(&mut self, world: &World, rank: Rank, later: &mut Later) -> Result<(), MpiError> {
+    fn take_leave_of(&mut self, world: &World, rank: Rank, later: &mut Later) {
         let left = self.peers.get(rank.index()).is_some_and(|peer| peer.left);
         if left && !self.incoming.iter().any(|incoming| incoming.from == rank) {
             // It may have received the last of these just before.
-            self.reap_bulk(later)?;
+            self.reap_bulk(world, later);
             self.lose(world, rank, &Error::peer_lost(rank, "it has left"), later);
         }
-        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use transport::{Error, Rank, Scope, Tag};
 use super::{Announced, Engine, Outgoing};
 use crate::MpiError;
 use crate::frame::{Frame, INLINE, SMALL};
-use crate::raw::{BulkSend, SmallSend};
+use crate::raw::{BulkSend, Memory, SmallSend};
 use crate::world::{Later, World};
 
 /// How many buffers for small messages are kept.
@@ -126,10 +126,7 @@ impl Engine {
             self.waiting.push_back((to, memory, length));
             return;
         }
-        match SmallSend::start(self.comm, to.0, memory, length) {
-            Ok(send) => self.small.push_back(send),
-            Err(error) => self.lose_to(world, to, &error, later),
-        }
+        self.start_small(world, to, memory, length, later);
     }
 
     fn send_bulk(
@@ -154,45 +151,59 @@ impl Engine {
         }
     }
 
-    fn lose_to(&mut self, world: &World, to: Rank, error: &MpiError, later: &mut Later) {
+    pub(super) fn lose_to(&mut self, world: &World, to: Rank, error: &MpiError, later: &mut Later) {
         self.lose(world, to, &lost(to, error), later);
     }
 
     /// Sends what threads left that may not call MPI.
-    pub(super) fn flush_waiting(&mut self) -> Result<(), MpiError> {
+    pub(super) fn flush_waiting(&mut self, world: &World, later: &mut Later) {
         while let Some((to, memory, length)) = self.waiting.pop_front() {
-            self.small.push_back(SmallSend::start(self.comm, to.0, memory, length)?);
+            self.start_small(world, to, memory, length, later);
         }
-        Ok(())
+    }
+
+    fn start_small(&mut self, world: &World, to: Rank, memory: Memory, length: usize, later: &mut Later) {
+        match SmallSend::start(self.comm, to.0, memory, length) {
+            Ok(send) => self.small.push_back((to, send)),
+            Err(error) => self.lose_to(world, to, &error, later),
+        }
     }
 
     /// Takes back the memory of small messages that are out.
-    pub(super) fn reap_small(&mut self) -> Result<(), MpiError> {
-        while let Some(send) = self.small.front_mut() {
-            if !send.test()? {
+    pub(super) fn reap_small(&mut self, world: &World, later: &mut Later) {
+        while let Some((to, send)) = self.small.front_mut() {
+            let (to, done) = (*to, send.test());
+            if let Ok(false) = done {
                 break;
             }
-            let memory = self.small.pop_front().and_then(SmallSend::into_memory);
+            let memory = self.small.pop_front().and_then(|(_, send)| send.into_memory());
             if self.spare.len() < SPARE {
                 self.spare.extend(memory);
             }
+            if let Err(error) = done {
+                self.lose_to(world, to, &error, later);
+            }
         }
-        Ok(())
     }
 
     /// Completes the long messages that are out.
-    pub(super) fn reap_bulk(&mut self, later: &mut Later) -> Result<bool, MpiError> {
+    pub(super) fn reap_bulk(&mut self, world: &World, later: &mut Later) -> bool {
         let (mut position, mut any) = (0, false);
         while let Some(outgoing) = self.outgoing.get_mut(position) {
-            if !outgoing.send.test()? {
+            let done = outgoing.send.test();
+            if let Ok(false) = done {
                 position += 1;
                 continue;
             }
             any = true;
-            let Outgoing { sent, .. } = self.outgoing.remove(position);
-            later.sent.extend(sent.map(|sent| (sent, Ok(()))));
+            let Outgoing { to, sent, .. } = self.outgoing.remove(position);
+            let outcome = done.as_ref().map(drop).map_err(|error| lost(to, error));
+            later.sent.extend(sent.map(|sent| (sent, outcome)));
+            if let Err(error) = done {
+                self.lose_to(world, to, &error, later);
+            }
         }
-        Ok(any)
+        any
     }
 }
 

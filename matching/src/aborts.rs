@@ -4,6 +4,25 @@ use std::sync::{PoisonError, RwLock};
 
 use transport::{Error, Rank, Scope, Tag};
 
+/// The longest reason of an abort that travels, in bytes.
+pub const MAX_REASON: usize = 1024;
+
+/// Why operations fail after the transport was dropped.
+#[must_use]
+pub fn gone() -> Error {
+    Error::Backend { detail: "the transport has been dropped on this rank".into(), source: None }
+}
+
+/// As much of a reason as travels.
+#[must_use]
+pub fn shorten(reason: &str) -> &str {
+    let mut end = reason.len().min(MAX_REASON);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    reason.get(..end).unwrap_or_default()
+}
+
 /// What has been aborted on this rank, and by whom first.
 #[derive(Debug, Default)]
 pub struct Aborts {
@@ -55,6 +74,14 @@ impl Aborts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_cut_between_characters() {
+        assert_eq!(shorten("why"), "why");
+        let long = "\u{1F980}".repeat(300);
+        assert_eq!(shorten(&long).len(), MAX_REASON);
+        assert_eq!(shorten(&format!("a{long}")).len(), MAX_REASON - 3);
+    }
 
     #[test]
     fn the_first_abort_of_a_scope_wins() {

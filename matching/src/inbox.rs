@@ -6,7 +6,7 @@
 //! is fetched as soon as a receiver stands opposite.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
-use crate::completion::{Completion, Posted, lock, register};
+use crate::completion::{Completion, Posted, register};
 
 /// What a message costs the window beside its payload, in bytes, so that the window bounds the number
 /// of empty messages as well.
@@ -39,15 +39,15 @@ pub struct Limits {
     pub max_part: u64,
 }
 
-/// One peer's messages to this rank, matched with its receives.
+/// One peer's messages to this rank, matched with its receives. Locks nothing: whoever shares it does.
 #[derive(Debug)]
 pub struct Inbox {
     limits: Limits,
     aborts: Arc<Aborts>,
-    state: Mutex<State>,
+    state: State,
 }
 
-/// What has to be done after a call, when the inbox's lock is released.
+/// What has to be done after a call, when no lock is held any more: it runs the code of others.
 #[derive(Default, Debug)]
 #[must_use]
 pub struct Effects {
@@ -119,36 +119,34 @@ impl Inbox {
     /// An empty inbox; `aborts` are those of the whole rank.
     #[must_use]
     pub fn new(limits: Limits, aborts: Arc<Aborts>) -> Self {
-        Self { limits, aborts, state: Mutex::default() }
+        Self { limits, aborts, state: State::default() }
     }
 
     // Receivers.
 
     /// Posts a receiver and returns its ticket.
-    pub fn post(&self, tag: Tag) -> (u64, Effects) {
-        let mut state = lock(&self.state);
+    pub fn post(&mut self, tag: Tag) -> (u64, Effects) {
         let mut effects = Effects::default();
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        let queue = state.queue(tag);
+        let ticket = self.state.next_ticket;
+        self.state.next_ticket += 1;
+        let queue = self.state.queue(tag);
         queue.receivers.push_back(Receiver { ticket, waker: None });
         let position = queue.receivers.len() - 1;
-        state.match_up(tag, position, &mut effects);
+        self.state.match_up(tag, position, &mut effects);
         (ticket, effects)
     }
 
     /// Takes the message of this ticket, or notes whom to wake.
     pub fn poll(
-        &self,
+        &mut self,
         tag: Tag,
         ticket: u64,
         context: &Context<'_>,
     ) -> Poll<(Result<Bytes, Error>, Effects)> {
-        let mut state = lock(&self.state);
-        if let Some(taken) = self.take_from(&mut state, tag, ticket) {
+        if let Some(taken) = self.take(tag, ticket) {
             return Poll::Ready(taken);
         }
-        if let Some((queue, position)) = state.find_receiver(tag, ticket)
+        if let Some((queue, position)) = self.state.find_receiver(tag, ticket)
             && let Some(receiver) = queue.receivers.get_mut(position)
         {
             register(&mut receiver.waker, context);
@@ -157,13 +155,10 @@ impl Inbox {
     }
 
     /// Takes the message of this ticket if it has arrived; for back ends whose futures wake themselves.
-    pub fn take(&self, tag: Tag, ticket: u64) -> Option<(Result<Bytes, Error>, Effects)> {
-        self.take_from(&mut lock(&self.state), tag, ticket)
-    }
-
-    fn take_from(&self, state: &mut State, tag: Tag, ticket: u64) -> Option<(Result<Bytes, Error>, Effects)> {
+    pub fn take(&mut self, tag: Tag, ticket: u64) -> Option<(Result<Bytes, Error>, Effects)> {
+        let Self { aborts, state, .. } = self;
         let mut effects = Effects::default();
-        if let Some(error) = self.aborts.of(tag) {
+        if let Some(error) = aborts.of(tag) {
             state.remove_receiver(tag, ticket, &mut effects);
             return Some((Err(error), effects));
         }
@@ -183,9 +178,9 @@ impl Inbox {
     }
 
     /// Takes back a receiver that has not returned its message.
-    pub fn withdraw(&self, tag: Tag, ticket: u64) -> Effects {
+    pub fn withdraw(&mut self, tag: Tag, ticket: u64) -> Effects {
         let mut effects = Effects::default();
-        lock(&self.state).remove_receiver(tag, ticket, &mut effects);
+        self.state.remove_receiver(tag, ticket, &mut effects);
         effects
     }
 
@@ -196,10 +191,10 @@ impl Inbox {
     ///
     /// # Errors
     /// How the peer broke the protocol.
-    pub fn expect(&self, tag: Tag, length: u64) -> Result<bool, String> {
-        let mut state = lock(&self.state);
-        let cost = state.room_for(length, self.limits.window)?;
-        let wanted = self.aborts.of(tag).is_none();
+    pub fn expect(&mut self, tag: Tag, length: u64) -> Result<bool, String> {
+        let Self { limits, aborts, state } = self;
+        let cost = state.room_for(length, limits.window)?;
+        let wanted = aborts.of(tag).is_none();
         if wanted {
             state.held += cost;
         }
@@ -207,11 +202,11 @@ impl Inbox {
     }
 
     /// Takes in an eager message that was [`expect`](Self::expect)ed, of a context that was not aborted then.
-    pub fn deliver(&self, tag: Tag, payload: Bytes) -> Effects {
-        let mut state = lock(&self.state);
+    pub fn deliver(&mut self, tag: Tag, payload: Bytes) -> Effects {
+        let Self { aborts, state, .. } = self;
         let mut effects = Effects::default();
         let cost = payload.len() as u64 + MESSAGE_COST;
-        if state.over.is_some() || self.aborts.of(tag).is_some() {
+        if state.over.is_some() || aborts.of(tag).is_some() {
             state.held -= cost;
             effects.credit = cost;
         } else {
@@ -224,11 +219,11 @@ impl Inbox {
     ///
     /// # Errors
     /// How the peer broke the protocol.
-    pub fn arrive(&self, tag: Tag, payload: Bytes) -> Result<Effects, String> {
-        let mut state = lock(&self.state);
+    pub fn arrive(&mut self, tag: Tag, payload: Bytes) -> Result<Effects, String> {
+        let Self { limits, aborts, state } = self;
         let mut effects = Effects::default();
-        let cost = state.room_for(payload.len() as u64, self.limits.window)?;
-        if state.over.is_some() || self.aborts.of(tag).is_some() {
+        let cost = state.room_for(payload.len() as u64, limits.window)?;
+        if state.over.is_some() || aborts.of(tag).is_some() {
             effects.credit = cost;
         } else {
             state.held += cost;
@@ -241,19 +236,19 @@ impl Inbox {
     ///
     /// # Errors
     /// How the peer broke the protocol.
-    pub fn announce(&self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
-        let mut state = lock(&self.state);
+    pub fn announce(&mut self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
+        let Self { limits, aborts, state } = self;
         let mut effects = Effects::default();
         state.take_id(id)?;
-        let limit = self.limits.max_message;
+        let limit = limits.max_message;
         if length > limit {
             return Err(format!("it announced a message of {length} bytes, the limit is {limit}"));
         }
-        if state.over.is_some() || self.aborts.of(tag).is_some() {
+        if state.over.is_some() || aborts.of(tag).is_some() {
             return Ok(effects);
         }
-        if state.announced >= self.limits.max_announced {
-            return Err(format!("it announced more than {} messages", self.limits.max_announced));
+        if state.announced >= limits.max_announced {
+            return Err(format!("it announced more than {} messages", limits.max_announced));
         }
         state.announced += 1;
         let body = Body::Announced { id, length, asked_for: false };
@@ -268,11 +263,11 @@ impl Inbox {
     ///
     /// # Errors
     /// How the peer broke the protocol.
-    pub fn expect_pushed(&self, tag: Tag, length: u64, id: u64) -> Result<bool, String> {
-        let mut state = lock(&self.state);
+    pub fn expect_pushed(&mut self, tag: Tag, length: u64, id: u64) -> Result<bool, String> {
+        let Self { limits, aborts, state } = self;
         state.take_id(id)?;
-        let cost = state.room_for(length, self.limits.window)?;
-        if state.over.is_some() || self.aborts.of(tag).is_some() {
+        let cost = state.room_for(length, limits.window)?;
+        if state.over.is_some() || aborts.of(tag).is_some() {
             return Ok(false);
         }
         state.held += cost;
@@ -289,16 +284,16 @@ impl Inbox {
     ///
     /// # Errors
     /// How the peer broke the protocol, or that there is no memory.
-    pub fn expect_part(&self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
-        let mut state = lock(&self.state);
+    pub fn expect_part(&mut self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
+        let Self { limits, aborts, state } = self;
         let Some(fetching) = state.fetching.get_mut(&id) else {
             // The abort may have overtaken it.
-            if self.aborts.of(tag).is_some() || state.over.is_some() {
+            if aborts.of(tag).is_some() || state.over.is_some() {
                 return Ok(None);
             }
             return Err(format!("it sent a part of message {id}, which was not asked for"));
         };
-        if length > fetching.rest || length > self.limits.max_part {
+        if length > fetching.rest || length > limits.max_part {
             return Err(format!(
                 "it sent {length} bytes of message {id}, of which {} are missing",
                 fetching.rest
@@ -316,32 +311,31 @@ impl Inbox {
     }
 
     /// Takes back the buffer, with the part appended.
-    pub fn part_arrived(&self, id: u64, length: u64, buffer: Vec<u8>) -> Effects {
-        let mut state = lock(&self.state);
+    pub fn part_arrived(&mut self, id: u64, length: u64, buffer: Vec<u8>) -> Effects {
         let mut effects = Effects::default();
         // Gone if its context was aborted meanwhile.
-        let Some(fetching) = state.fetching.get_mut(&id) else { return effects };
+        let Some(fetching) = self.state.fetching.get_mut(&id) else { return effects };
         fetching.rest = fetching.rest.saturating_sub(length);
         fetching.buffer = buffer;
         if fetching.rest == 0 {
-            state.finish_fetching(id, &mut effects);
+            self.state.finish_fetching(id, &mut effects);
         }
         effects
     }
 
     /// A message to oneself, this `rank`. `Some`: it waits until a receiver is posted for it.
-    pub fn post_own(&self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
-        let mut state = lock(&self.state);
+    pub fn post_own(&mut self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
+        let Self { limits, aborts, state } = self;
         let mut effects = Effects::default();
-        let (length, limit) = (payload.len() as u64, self.limits.max_message);
+        let (length, limit) = (payload.len() as u64, limits.max_message);
         if length > limit {
             return (Err(Error::TooLarge { peer: rank, length, limit }), effects);
         }
-        if let Some(error) = self.aborts.of(tag).or_else(|| state.over.clone()) {
+        if let Some(error) = aborts.of(tag).or_else(|| state.over.clone()) {
             return (Err(error), effects);
         }
         let cost = length + MESSAGE_COST;
-        let (cost, sent) = if cost <= self.limits.window.saturating_sub(state.held) {
+        let (cost, sent) = if cost <= limits.window.saturating_sub(state.held) {
             (cost, None)
         } else {
             (0, Some(Arc::new(Completion::default())))
@@ -354,8 +348,8 @@ impl Inbox {
     // Ends.
 
     /// Drops what belongs to an aborted scope. The scope has been noted before.
-    pub fn abort(&self, scope: Scope) -> Effects {
-        let mut state = lock(&self.state);
+    pub fn abort(&mut self, scope: Scope) -> Effects {
+        let Self { aborts, state, .. } = self;
         let mut effects = Effects::default();
         state.fetching.retain(|_, fetching| !scope.covers(fetching.tag));
         let State { tags, held, announced, .. } = &mut *state;
@@ -364,7 +358,7 @@ impl Inbox {
                 *held -= message.cost;
                 effects.credit += message.cost;
                 *announced -= u32::from(matches!(message.body, Body::Announced { .. }));
-                let outcome = self.aborts.of(*tag).map_or(Ok(()), Err);
+                let outcome = aborts.of(*tag).map_or(Ok(()), Err);
                 effects.sent.extend(message.sent.map(|sent| (sent, outcome)));
             }
             effects.wake.extend(queue.receivers.iter_mut().filter_map(|receiver| receiver.waker.take()));
@@ -374,16 +368,15 @@ impl Inbox {
     }
 
     /// Nothing more will arrive. What has arrived whole, with nothing missing before it, stays.
-    pub fn end(&self, error: &Error) -> Effects {
-        let mut state = lock(&self.state);
+    pub fn end(&mut self, error: &Error) -> Effects {
         let mut effects = Effects::default();
-        if state.over.is_some() {
+        if self.state.over.is_some() {
             return effects;
         }
-        state.over = Some(error.clone());
-        state.fetching.clear();
-        state.announced = 0;
-        for queue in state.tags.values_mut() {
+        self.state.over = Some(error.clone());
+        self.state.fetching.clear();
+        self.state.announced = 0;
+        for queue in self.state.tags.values_mut() {
             let whole = |message: &Message| matches!(message.body, Body::Whole(_));
             let arrived = queue.messages.iter().take_while(|message| whole(message)).count();
             let lost: u64 = queue.messages.drain(arrived..).map(|message| message.cost).sum();
@@ -392,7 +385,7 @@ impl Inbox {
             effects.sent.extend(waiting.map(|sent| (sent, Err(error.clone()))));
             effects.wake.extend(queue.receivers.iter_mut().filter_map(|receiver| receiver.waker.take()));
         }
-        state.held -= effects.credit;
+        self.state.held -= effects.credit;
         effects
     }
 }

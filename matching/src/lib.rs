@@ -19,7 +19,7 @@
 //! use transport::Tag;
 //!
 //! let limits = Limits { window: 1 << 20, max_message: 1 << 30, max_announced: 100, max_part: 1 << 20 };
-//! let (inbox, tag) = (Inbox::new(limits, Arc::default()), Tag::new(0, 7));
+//! let (mut inbox, tag) = (Inbox::new(limits, Arc::default()), Tag::new(0, 7));
 //!
 //! // Five bytes arrive, then somebody receives.
 //! assert!(inbox.expect(tag, 5)?);
@@ -39,6 +39,6 @@ mod aborts;
 mod completion;
 mod inbox;
 
-pub use aborts::Aborts;
+pub use aborts::{Aborts, MAX_REASON, gone, shorten};
 pub use completion::{Completion, Posted, lock, register};
 pub use inbox::{Effects, Inbox, Limits, MESSAGE_COST};

@@ -10,15 +10,16 @@ mod sends;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
-use matching::{Completion, Effects};
+use matching::{Aborts, Completion, Effects, Inbox, Limits};
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::MpiError;
 use crate::frame::Frame;
 use crate::raw::{BulkRecv, BulkSend, Comm, Memory, Slot, SmallSend};
-use crate::world::{Later, World};
+use crate::world::Thread;
 
 /// How many small messages can arrive before the engine turns again; more wait in MPI.
 const SLOTS: usize = 64;
@@ -27,7 +28,15 @@ const BUSY_TURNS: u32 = 8;
 
 pub(crate) struct Engine {
     comm: Comm,
+    rank: Rank,
+    /// The only thread that may call MPI, where that matters.
+    main: Option<Thread>,
     max_piece: usize,
+    /// What of the window may be consumed before the peer is told by a message of its own.
+    owed_limit: u64,
+    aborts: Arc<Aborts>,
+    /// What must wait until the lock is released.
+    pub(crate) later: Later,
     slots: Vec<Slot>,
     /// The slot that the next message comes to.
     front: usize,
@@ -55,6 +64,10 @@ pub(crate) struct Terms {
 }
 
 struct Peer {
+    /// Of this rank itself: what it sends to itself.
+    inbox: Inbox,
+    /// What of the window was consumed and the peer does not know yet.
+    owed: u64,
     terms: Terms,
     /// What is left of its window.
     room: u64,
@@ -93,10 +106,20 @@ struct Incoming {
 
 impl Engine {
     /// Begins to receive.
-    pub(crate) fn start(comm: Comm, terms: &[Terms], max_piece: usize) -> Result<Self, MpiError> {
+    pub(crate) fn start(
+        comm: Comm,
+        rank: Rank,
+        main: Option<Thread>,
+        limits: Limits,
+        terms: &[Terms],
+        max_piece: usize,
+    ) -> Result<Self, MpiError> {
         let mut slots: Vec<_> = (0..SLOTS).map(|_| Slot::new()).collect();
         slots.iter_mut().try_for_each(|slot| slot.post(comm))?;
+        let aborts = Arc::new(Aborts::default());
         let peer = |terms: &Terms| Peer {
+            inbox: Inbox::new(limits, Arc::clone(&aborts)),
+            owed: 0,
             terms: *terms,
             room: terms.window,
             announced: HashMap::new(),
@@ -106,12 +129,17 @@ impl Engine {
         };
         Ok(Self {
             comm,
+            rank,
+            main,
             max_piece,
+            owed_limit: (limits.window / 4).max(1),
+            later: Later::default(),
             slots,
             front: 0,
             empty: 0,
             turns: 0,
             peers: terms.iter().map(peer).collect(),
+            aborts,
             small: VecDeque::new(),
             spare: Vec::new(),
             waiting: VecDeque::new(),
@@ -121,32 +149,52 @@ impl Engine {
         })
     }
 
+    /// Posts a receive and returns its ticket.
+    pub(crate) fn post(&mut self, from: Rank, tag: Tag) -> u64 {
+        let Some(peer) = self.peers.get_mut(from.index()) else { return 0 };
+        let (ticket, effects) = peer.inbox.post(tag);
+        self.settle(from, effects);
+        ticket
+    }
+
+    /// Takes the message of this ticket, if it has arrived.
+    pub(crate) fn take(&mut self, from: Rank, tag: Tag, ticket: u64) -> Option<Result<Bytes, Error>> {
+        let (outcome, effects) = self.peers.get_mut(from.index())?.inbox.take(tag, ticket)?;
+        self.settle(from, effects);
+        Some(outcome)
+    }
+
+    /// Takes back a receive that has not returned its message.
+    pub(crate) fn withdraw(&mut self, from: Rank, tag: Tag, ticket: u64) {
+        self.change(from, |inbox| inbox.withdraw(tag, ticket));
+    }
+
     /// Takes one message if one has come, otherwise looks after the rest. True if anything happened.
-    pub(crate) fn turn(&mut self, world: &World, later: &mut Later) -> bool {
+    pub(crate) fn turn(&mut self) -> bool {
         if self.closed {
             return false;
         }
-        self.try_turn(world, later).unwrap_or_else(|error| {
-            self.fail(world, &error, later);
+        self.try_turn().unwrap_or_else(|error| {
+            self.fail(&error);
             true
         })
     }
 
-    fn try_turn(&mut self, world: &World, later: &mut Later) -> Result<bool, MpiError> {
-        let arrived = self.take_small(world, later)?;
+    fn try_turn(&mut self) -> Result<bool, MpiError> {
+        let arrived = self.take_small()?;
         self.turns = self.turns.wrapping_add(1);
         if arrived && !self.turns.is_multiple_of(BUSY_TURNS) {
             return Ok(true);
         }
         self.post_slots()?;
-        self.flush_waiting(world, later);
-        self.reap_small(world, later);
-        let received = self.take_bulk(world, later);
-        let sent = self.reap_bulk(world, later);
+        self.flush_waiting();
+        self.reap_small();
+        let received = self.take_bulk();
+        let sent = self.reap_bulk();
         Ok(arrived || received || sent)
     }
 
-    fn take_small(&mut self, world: &World, later: &mut Later) -> Result<bool, MpiError> {
+    fn take_small(&mut self) -> Result<bool, MpiError> {
         let Some(slot) = self.slots.get_mut(self.front) else { return Ok(false) };
         let Some((from, bytes)) = slot.test()? else { return Ok(false) };
         let arrived = Frame::decode(bytes).map(|(credit, frame)| (credit, frame.to_owned()));
@@ -155,7 +203,7 @@ impl Engine {
         if self.empty >= SLOTS / 2 {
             self.post_slots()?;
         }
-        self.handle(world, Rank(from), arrived, later)?;
+        self.handle(Rank(from), arrived)?;
         Ok(true)
     }
 
@@ -170,60 +218,102 @@ impl Engine {
     }
 
     /// Ends a scope that a rank aborted, and passes it on.
-    pub(crate) fn abort(&mut self, world: &World, by: Rank, scope: Scope, reason: &str, later: &mut Later) {
-        if !world.aborts.note(scope, by, reason) {
+    pub(crate) fn abort(&mut self, by: Rank, scope: Scope, reason: &str) {
+        if !self.aborts.note(scope, by, reason) {
             return;
         }
         tracing::debug!(%scope, by = by.0, reason, "aborted");
-        for (rank, inbox) in (0..).map(Rank).zip(&world.inboxes) {
-            self.settle(world, rank, inbox.abort(scope), later);
+        let aborts = Arc::clone(&self.aborts);
+        let outcome = |tag| aborts.of(tag).map_or(Ok(()), Err);
+        for rank in self.ranks() {
+            self.change(rank, |inbox| inbox.abort(scope));
             if let Some(peer) = self.peers.get_mut(rank.index()) {
                 for (_, message) in peer.announced.extract_if(|_, message| scope.covers(message.tag)) {
-                    later.sent.push((message.sent, world.aborts.of(message.tag).map_or(Ok(()), Err)));
+                    self.later.sent.push((message.sent, outcome(message.tag)));
                 }
             }
-            self.tell_abort(world, rank, by, scope, reason, later);
+            self.tell(rank, Frame::Abort { by, scope, reason: reason.as_bytes() });
         }
         // What MPI has begun to send goes on, but nobody waits for it any more.
         for outgoing in self.outgoing.iter_mut().filter(|outgoing| scope.covers(outgoing.tag)) {
-            let outcome = world.aborts.of(outgoing.tag).map_or(Ok(()), Err);
-            later.sent.extend(outgoing.sent.take().map(|sent| (sent, outcome)));
+            self.later.sent.extend(outgoing.sent.take().map(|sent| (sent, outcome(outgoing.tag))));
         }
     }
 
-    /// Does what an inbox could not do under its lock.
-    fn settle(&mut self, world: &World, peer: Rank, effects: Effects, later: &mut Later) {
+    fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.peers.len()).map(Rank::from_index)
+    }
+
+    /// Lets something happen to an inbox, and does what follows from it.
+    fn change(&mut self, peer: Rank, f: impl FnOnce(&mut Inbox) -> Effects) {
+        if let Some(its) = self.peers.get_mut(peer.index()) {
+            let effects = f(&mut its.inbox);
+            self.settle(peer, effects);
+        }
+    }
+
+    /// Does what follows from a change of an inbox.
+    fn settle(&mut self, peer: Rank, effects: Effects) {
         let Effects { wake, fetch, credit, sent } = effects;
-        later.wake.extend(wake);
-        later.sent.extend(sent);
-        if peer != world.rank && (world.owe(peer, credit) || !fetch.is_empty()) {
-            self.request(world, peer, &fetch, later);
+        self.later.wake.extend(wake);
+        self.later.sent.extend(sent);
+        if peer == self.rank {
+            return;
+        }
+        for id in fetch {
+            self.tell(peer, Frame::Fetch { id });
+        }
+        self.owe(peer, credit);
+    }
+
+    /// Notes room in the window that can be given back, and tells the peer if it is much.
+    fn owe(&mut self, peer: Rank, credit: u64) {
+        let Some(its) = self.peers.get_mut(peer.index()) else { return };
+        its.owed += credit;
+        if its.owed >= self.owed_limit {
+            self.tell(peer, Frame::Credit);
         }
     }
 
     /// Ends all operations with a peer. The first error counts.
-    fn lose(&mut self, world: &World, rank: Rank, error: &Error, later: &mut Later) {
+    fn lose(&mut self, rank: Rank, error: &Error) {
         let Some(peer) = self.peers.get_mut(rank.index()) else { return };
         if peer.over.is_none() {
             peer.over = Some(error.clone());
             tracing::debug!(peer = rank.0, %error, "lost");
         }
         let announced = peer.announced.drain().map(|(_, message)| message.sent);
-        later.sent.extend(announced.map(|sent| (sent, Err(error.clone()))));
+        self.later.sent.extend(announced.map(|sent| (sent, Err(error.clone()))));
         for outgoing in self.outgoing.iter_mut().filter(|outgoing| outgoing.to == rank) {
-            later.sent.extend(outgoing.sent.take().map(|sent| (sent, Err(error.clone()))));
+            self.later.sent.extend(outgoing.sent.take().map(|sent| (sent, Err(error.clone()))));
         }
-        if let Some(inbox) = world.inboxes.get(rank.index()) {
-            self.settle(world, rank, inbox.end(error), later);
-        }
+        self.change(rank, |inbox| inbox.end(error));
     }
 
     /// A call of MPI failed that concerns no single peer: nothing goes on.
-    fn fail(&mut self, world: &World, error: &MpiError, later: &mut Later) {
+    fn fail(&mut self, error: &MpiError) {
         let error = Error::backend(error.to_string(), error.clone());
-        for rank in (0..self.peers.len()).map(Rank::from_index) {
-            self.lose(world, rank, &error, later);
+        for rank in self.ranks() {
+            self.lose(rank, &error);
         }
         self.closed = true;
+    }
+}
+
+/// What must wait until the engine's lock is released, since it runs code of others.
+#[derive(Default)]
+pub(crate) struct Later {
+    wake: Vec<Waker>,
+    sent: Vec<(Arc<Completion>, Result<(), Error>)>,
+}
+
+impl Later {
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    pub(crate) fn run(self) {
+        self.sent.into_iter().for_each(|(sent, outcome)| sent.complete(outcome));
+        self.wake.into_iter().for_each(Waker::wake);
     }
 }

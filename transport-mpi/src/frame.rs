@@ -12,9 +12,6 @@ pub(crate) const SMALL: usize = 4096;
 /// The longest payload that travels with its header.
 pub(crate) const INLINE: usize = SMALL - HEADER;
 
-/// The longest reason of an abort, in bytes.
-pub(crate) const MAX_REASON: usize = 1024;
-
 /// What a small message says; payloads are borrowed or owned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frame<P> {
@@ -131,6 +128,7 @@ impl<'a> Frame<&'a [u8]> {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use matching::MAX_REASON;
     use proptest::collection::vec;
     use proptest::prelude::*;
 

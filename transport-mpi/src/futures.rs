@@ -13,19 +13,10 @@ use transport::{Error, Rank, Tag};
 
 use crate::world::World;
 
-/// Tries, makes progress, tries again.
-fn poll_with<R>(world: &World, context: &Context<'_>, mut attempt: impl FnMut() -> Option<R>) -> Poll<R> {
-    if let Some(result) = attempt() {
-        return Poll::Ready(result);
-    }
-    world.progress();
-    match attempt() {
-        Some(result) => Poll::Ready(result),
-        None => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    }
+/// A future that is pending until MPI moves: who waits for it has to poll it.
+fn again<T>(context: &Context<'_>) -> Poll<T> {
+    context.waker().wake_by_ref();
+    Poll::Pending
 }
 
 /// The future of a send; dropping it does not withdraw the message.
@@ -35,7 +26,8 @@ pub(crate) enum Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(world: &Arc<World>, posted: matching::Posted) -> Self {
+    pub(crate) fn new(world: &Arc<World>, to: Rank, tag: Tag, payload: Bytes) -> Self {
+        let posted = world.check(to).and_then(|()| world.with_engine(|engine| engine.send(to, tag, payload)));
         match posted {
             Ok(None) => Self::Finished(Some(Ok(()))),
             Ok(Some(sent)) => Self::Waiting { world: Arc::clone(world), sent },
@@ -50,43 +42,38 @@ impl Future for Sending {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut *self {
             Self::Finished(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
-            Self::Waiting { world, sent } => {
-                if let Err(error) = world.check_thread() {
-                    Poll::Ready(Err(error))
-                } else {
-                    poll_with(world, context, || sent.outcome())
-                }
-            }
+            Self::Waiting { world, sent } => match world.check_thread() {
+                // What is sent is told once the engine's lock is released.
+                Ok(()) => sent.outcome().or_else(|| {
+                    world.progress();
+                    sent.outcome()
+                }),
+                Err(error) => Some(Err(error)),
+            },
         };
-        if outcome.is_ready() {
-            *self = Self::Finished(None);
-        }
-        outcome
+        let Some(outcome) = outcome else { return again(context) };
+        *self = Self::Finished(None);
+        Poll::Ready(outcome)
     }
 }
 
 /// The future of a receive; dropping it leaves its message to the next receive.
-pub(crate) struct Receiving {
-    refused: Option<Error>,
-    /// Until it has returned its message.
-    posted: Option<Posted>,
-}
+pub(crate) struct Receiving(Receive);
 
-struct Posted {
-    world: Arc<World>,
-    from: Rank,
-    tag: Tag,
-    ticket: u64,
+enum Receive {
+    Finished(Option<Error>),
+    Posted { world: Arc<World>, from: Rank, tag: Tag, ticket: u64 },
 }
 
 impl Receiving {
     pub(crate) fn new(world: &Arc<World>, from: Rank, tag: Tag) -> Self {
-        match world.post(from, tag) {
-            Ok(ticket) => {
-                Self { refused: None, posted: Some(Posted { world: Arc::clone(world), from, tag, ticket }) }
+        Self(match world.check(from) {
+            Ok(()) => {
+                let ticket = world.with_engine(|engine| engine.post(from, tag));
+                Receive::Posted { world: Arc::clone(world), from, tag, ticket }
             }
-            Err(error) => Self { refused: Some(error), posted: None },
-        }
+            Err(error) => Receive::Finished(Some(error)),
+        })
     }
 }
 
@@ -94,28 +81,29 @@ impl Future for Receiving {
     type Output = Result<Bytes, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(Posted { world, from, tag, ticket }) = &self.posted else {
-            return self.refused.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+        let (world, from, tag, ticket) = match &mut self.0 {
+            Receive::Finished(error) => {
+                return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+            }
+            Receive::Posted { world, from, tag, ticket } => (world, *from, *tag, *ticket),
         };
         if let Err(error) = world.check_thread() {
             return Poll::Ready(Err(error));
         }
-        let Ok(inbox) = world.inbox(*from) else { return Poll::Pending };
-        let Poll::Ready((outcome, effects)) = poll_with(world, context, || inbox.take(*tag, *ticket)) else {
-            return Poll::Pending;
-        };
-        world.settle(*from, effects);
-        self.posted = None;
-        Poll::Ready(outcome)
+        match world.attempt(|engine| engine.take(from, tag, ticket)) {
+            Some(outcome) => {
+                self.0 = Receive::Finished(None);
+                Poll::Ready(outcome)
+            }
+            None => again(context),
+        }
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        if let Some(Posted { world, from, tag, ticket }) = self.posted.take()
-            && let Ok(inbox) = world.inbox(from)
-        {
-            world.settle(from, inbox.withdraw(tag, ticket));
+        if let Receive::Posted { world, from, tag, ticket } = &self.0 {
+            world.with_engine(|engine| engine.withdraw(*from, *tag, *ticket));
         }
     }
 }
@@ -137,12 +125,10 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let over = || self.until.is_some_and(|until| Instant::now() >= until).then_some(());
         // A thread that may not call MPI can sleep all the same.
         if self.world.check_thread().is_ok() {
-            return poll_with(&self.world, context, over);
+            self.world.progress();
         }
-        context.waker().wake_by_ref();
-        over().map_or(Poll::Pending, Poll::Ready)
+        if self.until.is_some_and(|until| Instant::now() >= until) { Poll::Ready(()) } else { again(context) }
     }
 }

@@ -55,12 +55,10 @@ mod world;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use matching::{Aborts, Inbox, Limits};
+use matching::{Limits, gone};
 use mpi::traits::Communicator;
 use transport::{Rank, Scope, Tag, Transport};
 
@@ -70,7 +68,7 @@ pub use options::Options;
 use engine::{Engine, Terms};
 use futures::{Receiving, Sending, Sleep};
 use raw::Comm;
-use world::{World, gone};
+use world::{Thread, World};
 
 /// Both sides check that they speak the same protocol.
 const VERSION: u64 = 1;
@@ -140,21 +138,19 @@ impl MpiTransport {
         };
         let terms: Vec<_> = all.iter().map(terms).collect();
         let max_piece = all.iter().map(|[.., piece]| *piece).min().unwrap_or(u64::from(options.max_piece));
-        let engine = Engine::start(comm, &terms, usize::try_from(max_piece).unwrap_or(usize::MAX))?;
         let limits = Limits {
             window: options.eager_window,
             max_message: options.max_message,
             max_announced: options.max_waiting,
             max_part: u64::MAX,
         };
-        let aborts = Arc::new(Aborts::default());
+        let max_piece = usize::try_from(max_piece).unwrap_or(usize::MAX);
+        let main = main_only.then(Thread::current);
+        let engine = Engine::start(comm, rank, main, limits, &terms, max_piece)?;
         let world = Arc::new(World {
             rank,
-            inboxes: (0..size).map(|_| Inbox::new(limits, Arc::clone(&aborts))).collect(),
-            owed: (0..size).map(|_| AtomicU64::new(0)).collect(),
-            owed_limit: (options.eager_window / 4).max(1),
-            aborts,
-            main: main_only.then(|| thread::current().id()),
+            size,
+            main,
             start: Instant::now(),
             leaving: false.into(),
             engine: engine.into(),
@@ -179,7 +175,7 @@ impl Transport for MpiTransport {
     }
 
     fn world_size(&self) -> usize {
-        self.world.inboxes.len()
+        self.world.size
     }
 
     fn send(
@@ -188,7 +184,7 @@ impl Transport for MpiTransport {
         tag: Tag,
         payload: Bytes,
     ) -> impl Future<Output = Result<(), transport::Error>> + Send + use<> {
-        Sending::new(&self.world, self.world.send(to, tag, payload))
+        Sending::new(&self.world, to, tag, payload)
     }
 
     fn recv(

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bootstrap::liveness::Detector;
-use matching::Aborts;
+use matching::{Aborts, gone};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use crate::mesh::{self, Peer, Plan};
 use crate::options::Limits;
 use crate::outbox::Outbox;
 use crate::reader;
-use crate::world::{World, gone};
+use crate::world::World;
 
 /// For how long a leaving rank waits for messages to be received that nobody waits for any more.
 const UNCLAIMED: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ async fn watch(world: &World) {
 async fn take_leave(world: &World, readers: Vec<(Arc<Link>, tokio::task::JoinHandle<()>)>) {
     let gone = gone();
     // Nobody receives any more; the links still serve what was sent.
-    world.links.iter().for_each(|link| link.apply(link.inbox.end(&gone)));
+    world.links.iter().for_each(|link| link.change(|inbox| inbox.end(&gone)));
     // A peer that stands still is lost after the failure timeout, which ends its link. After an abort
     // nothing is worth that wait.
     let patience = if world.aborts.of_world() { LINGER } else { world.own.failure_timeout + LINGER };

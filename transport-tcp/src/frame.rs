@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use matching::MAX_REASON;
 use transport::Tag;
 
 /// The size of every header.
@@ -9,9 +10,6 @@ pub(crate) const HEADER: usize = 32;
 
 /// The longest part of an announced message, in bytes: as long as an abort may have to wait for it.
 pub(crate) const MAX_PART: usize = 1 << 20;
-
-/// The longest reason of an abort, in bytes.
-pub(crate) const MAX_REASON: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

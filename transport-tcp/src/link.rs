@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::net::Shutdown;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use matching::{Aborts, Completion, Effects, Inbox, Posted};
+use matching::{Aborts, Completion, Effects, Inbox, Posted, lock};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use transport::{Error, Rank, Scope, Tag};
@@ -19,7 +19,7 @@ use crate::outbox::Outbox;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: Rank,
-    pub(crate) inbox: Inbox,
+    pub(crate) inbox: Mutex<Inbox>,
     /// `None` for the link to oneself.
     pub(crate) outbox: Option<Outbox>,
     /// What this rank can take.
@@ -32,7 +32,7 @@ impl Link {
     pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>) -> Self {
         Self {
             peer: rank,
-            inbox: Inbox::new(own.of_inbox(), Arc::clone(aborts)),
+            inbox: Inbox::new(own.of_inbox(), Arc::clone(aborts)).into(),
             outbox: None,
             own,
             its_patience: own.failure_timeout,
@@ -60,7 +60,7 @@ impl Link {
                 posted
             }
             None => {
-                let (posted, effects) = self.inbox.post_own(self.peer, tag, payload);
+                let (posted, effects) = lock(&self.inbox).post_own(self.peer, tag, payload);
                 self.apply(effects);
                 posted
             }
@@ -69,9 +69,15 @@ impl Link {
     }
 
     pub(crate) fn recv(self: &Arc<Self>, tag: Tag) -> Receiving {
-        let (ticket, effects) = self.inbox.post(tag);
+        let (ticket, effects) = lock(&self.inbox).post(tag);
         self.apply(effects);
         Receiving::Posted { link: Arc::clone(self), tag, ticket }
+    }
+
+    /// Lets something happen to the inbox, and does what follows from it.
+    pub(crate) fn change(&self, f: impl FnOnce(&mut Inbox) -> Effects) {
+        let effects = f(&mut lock(&self.inbox));
+        self.apply(effects);
     }
 
     /// Does what the inbox could not do under its lock.
@@ -90,7 +96,7 @@ impl Link {
 
     /// Ends what belongs to an aborted scope, and tells the peer.
     pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &Bytes) {
-        self.apply(self.inbox.abort(scope));
+        self.change(|inbox| inbox.abort(scope));
         if let Some(outbox) = &self.outbox {
             self.check(outbox.abort(by, scope, reason));
         }
@@ -137,7 +143,7 @@ impl Link {
             // Fails when the connection is gone already.
             let _ = SockRef::from(outbox.socket()).shutdown(directions);
         }
-        self.apply(self.inbox.end(error));
+        self.change(|inbox| inbox.end(error));
     }
 }
 
@@ -188,13 +194,12 @@ impl Future for Receiving {
             Self::Refused(error) => {
                 return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
             }
-            Self::Posted { link, tag, ticket } => match link.inbox.poll(*tag, *ticket, context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready((outcome, effects)) => {
-                    link.apply(effects);
-                    outcome
-                }
-            },
+            Self::Posted { link, tag, ticket } => {
+                let polled = lock(&link.inbox).poll(*tag, *ticket, context);
+                let Poll::Ready((outcome, effects)) = polled else { return Poll::Pending };
+                link.apply(effects);
+                outcome
+            }
         };
         *self = Self::Refused(None);
         Poll::Ready(outcome)
@@ -204,7 +209,7 @@ impl Future for Receiving {
 impl Drop for Receiving {
     fn drop(&mut self) {
         if let Self::Posted { link, tag, ticket } = self {
-            link.apply(link.inbox.withdraw(*tag, *ticket));
+            link.change(|inbox| inbox.withdraw(*tag, *ticket));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::net::Shutdown;
 
 use bytes::BufMut;
-use matching::{Effects, MESSAGE_COST};
+use matching::{Effects, MESSAGE_COST, lock};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use transport::{Error, Rank, Scope};
@@ -113,13 +113,14 @@ fn begin(link: &Link, decoder: &mut Decoder, header: &Header) -> Result<(), Stri
     let into = match header.kind {
         Kind::Eager => {
             // Bounded by the window, which this rank has granted.
-            let wanted = link.inbox.expect(header.tag, header.length)?;
+            let wanted = lock(&link.inbox).expect(header.tag, header.length)?;
             wanted.then(|| Vec::with_capacity(usize::try_from(header.length).unwrap_or(0)))
         }
-        Kind::Part => link.inbox.expect_part(header.tag, header.id, header.length)?,
+        Kind::Part => lock(&link.inbox).expect_part(header.tag, header.id, header.length)?,
         Kind::Abort => Some(Vec::new()),
         Kind::Announce => {
-            link.apply(link.inbox.announce(header.tag, header.length, header.id)?);
+            let effects = lock(&link.inbox).announce(header.tag, header.length, header.id)?;
+            link.apply(effects);
             return Ok(());
         }
         Kind::Fetch => return outbox.fetch(header.id),
@@ -135,8 +136,8 @@ fn begin(link: &Link, decoder: &mut Decoder, header: &Header) -> Result<(), Stri
 /// Acts on a frame that has arrived whole.
 fn finish(world: &World, link: &Link, header: &Header, payload: Vec<u8>) -> Result<(), String> {
     match header.kind {
-        Kind::Eager => link.apply(link.inbox.deliver(header.tag, payload.into())),
-        Kind::Part => link.apply(link.inbox.part_arrived(header.id, header.length, payload)),
+        Kind::Eager => link.change(|inbox| inbox.deliver(header.tag, payload.into())),
+        Kind::Part => link.change(|inbox| inbox.part_arrived(header.id, header.length, payload)),
         Kind::Abort => {
             let scope = if header.id == 1 { Scope::World } else { Scope::Context(header.tag.context) };
             let by = Rank(header.tag.number);

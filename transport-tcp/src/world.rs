@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use matching::Aborts;
+use matching::{Aborts, gone, shorten};
 use transport::{Error, Rank, Scope};
 
-use crate::frame::MAX_REASON;
 use crate::link::Link;
 use crate::options::Limits;
 use crate::timers::Timers;
@@ -33,11 +32,7 @@ impl World {
     /// Ends a scope that a rank aborted, here and everywhere. What a peer aborted is passed on: this rank may
     /// give up and leave before the others have heard it from there, and must not seem lost to them.
     pub(crate) fn abort(&self, by: Rank, scope: Scope, reason: &str) {
-        let mut end = reason.len().min(MAX_REASON);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        let reason = reason.get(..end).unwrap_or_default();
+        let reason = shorten(reason);
         if self.aborts.note(scope, by, reason) {
             tracing::debug!(%scope, by = by.0, reason, "aborted");
             let bytes = Bytes::copy_from_slice(reason.as_bytes());
@@ -51,9 +46,4 @@ impl World {
         self.links.iter().for_each(|link| link.end(&error, Shutdown::Both));
         self.timers.end();
     }
-}
-
-/// Why operations fail after the transport was dropped.
-pub(crate) fn gone() -> Error {
-    Error::Backend { detail: "the transport has been dropped on this rank".into(), source: None }
 }

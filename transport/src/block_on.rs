@@ -25,13 +25,12 @@ const POLLS: u32 = 16;
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let signal = Signal::of_this_thread();
-    let waker = Waker::from(Arc::clone(&signal));
+    let (signal, waker) = Signal::of_this_thread();
     let mut context = Context::from_waker(&waker);
     let mut polls = 0_u32;
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            SIGNAL.set(Some(signal));
+            SIGNAL.set(Some((signal, waker)));
             return output;
         }
         if !signal.take() {
@@ -48,7 +47,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 thread_local! {
     /// The signal of the last call on this thread, for the next one. A late wake only costs a poll.
-    static SIGNAL: Cell<Option<Arc<Signal>>> = const { Cell::new(None) };
+    static SIGNAL: Cell<Option<(Arc<Signal>, Waker)>> = const { Cell::new(None) };
 }
 
 struct Signal {
@@ -57,9 +56,11 @@ struct Signal {
 }
 
 impl Signal {
-    fn of_this_thread() -> Arc<Self> {
-        let new = || Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() });
-        SIGNAL.take().unwrap_or_else(new)
+    fn of_this_thread() -> (Arc<Self>, Waker) {
+        SIGNAL.take().unwrap_or_else(|| {
+            let signal = Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() });
+            (Arc::clone(&signal), Waker::from(signal))
+        })
     }
 
     fn wait(&self) {

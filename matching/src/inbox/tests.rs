@@ -15,11 +15,11 @@ fn inbox() -> Inbox {
     Inbox::new(limits, Arc::default())
 }
 
-fn poll(inbox: &Inbox, ticket: u64) -> Poll<(Result<Bytes, Error>, Effects)> {
+fn poll(inbox: &mut Inbox, ticket: u64) -> Poll<(Result<Bytes, Error>, Effects)> {
     inbox.poll(TAG, ticket, &Context::from_waker(Waker::noop()))
 }
 
-fn take(inbox: &Inbox) -> Option<Bytes> {
+fn take(inbox: &mut Inbox) -> Option<Bytes> {
     let (ticket, _) = inbox.post(TAG);
     match poll(inbox, ticket) {
         Poll::Ready((outcome, _)) => Some(outcome.unwrap()),
@@ -99,7 +99,7 @@ impl Model {
     }
 }
 
-fn arrive(inbox: &Inbox, id: u64, number: u64) -> Effects {
+fn arrive(inbox: &mut Inbox, id: u64, number: u64) -> Effects {
     let mut effects = Effects::default();
     for part in number.to_le_bytes().chunks(3) {
         let mut buffer = inbox.expect_part(TAG, id, part.len() as u64).unwrap().unwrap();
@@ -112,7 +112,7 @@ fn arrive(inbox: &Inbox, id: u64, number: u64) -> Effects {
 proptest! {
     #[test]
     fn the_nth_receiver_gets_the_nth_message(events in vec(event(), 0..80)) {
-        let (inbox, mut model) = (inbox(), Model::default());
+        let (mut inbox, mut model) = (inbox(), Model::default());
         for event in events {
             match event {
                 Event::Deliver => {
@@ -130,7 +130,7 @@ proptest! {
                 Event::Arrive(choice) => {
                     let coming = |(_, id): &&mut (u64, Option<u64>)| id.is_some_and(|id| model.fetched.contains(&id));
                     if let Some((number, id)) = model.messages.iter_mut().filter(coming).nth(choice) {
-                        let effects = arrive(&inbox, id.take().unwrap(), *number);
+                        let effects = arrive(&mut inbox, id.take().unwrap(), *number);
                         model.see(effects);
                     }
                 }
@@ -172,15 +172,15 @@ proptest! {
             let (ticket, effects) = inbox.post(TAG);
             model.see(effects);
             if let Some(id) = id {
-                model.see(arrive(&inbox, id, number));
+                model.see(arrive(&mut inbox, id, number));
             }
-            let Poll::Ready((received, effects)) = poll(&inbox, ticket) else { panic!("message {number} is lost") };
+            let Poll::Ready((received, effects)) = poll(&mut inbox, ticket) else { panic!("message {number} is lost") };
             model.see(effects);
             prop_assert_eq!(&received.unwrap()[..], &number.to_le_bytes()[..]);
         }
         // All room is given back, nothing stays behind.
         prop_assert_eq!(model.credit, (model.sent - model.announced) * (8 + MESSAGE_COST));
-        let state = lock(&inbox.state);
+        let state = &inbox.state;
         prop_assert!(state.tags.is_empty() && state.fetching.is_empty());
         prop_assert_eq!((state.held, state.announced), (0, 0));
     }
@@ -188,21 +188,21 @@ proptest! {
 
 #[test]
 fn the_window_bounds_what_comes_unasked() {
-    let inbox = inbox();
+    let mut inbox = inbox();
     let mut accepted = 0;
     while inbox.expect(TAG, 0).is_ok() {
         let _ = inbox.deliver(TAG, Bytes::new());
         accepted += 1;
     }
     assert_eq!(accepted, WINDOW / MESSAGE_COST);
-    assert_eq!(take(&inbox), Some(Bytes::new()));
+    assert_eq!(take(&mut inbox), Some(Bytes::new()));
     assert_eq!(inbox.expect(TAG, 0), Ok(true));
     assert!(inbox.expect(TAG, u64::MAX).unwrap_err().contains("of the window of 10000 in use"));
 }
 
 #[test]
 fn a_promised_length_is_not_allocated() {
-    let inbox = inbox();
+    let mut inbox = inbox();
     let _ = inbox.announce(TAG, 1 << 40, 0).unwrap();
     let (_, effects) = inbox.post(TAG);
     assert_eq!(effects.fetch, [0]);
@@ -212,7 +212,7 @@ fn a_promised_length_is_not_allocated() {
 
 #[test]
 fn broken_rules_are_told() {
-    let inbox = inbox();
+    let mut inbox = inbox();
     assert!(inbox.announce(TAG, 5, 1).unwrap_err().contains("announced message 1 where 0 comes next"));
     assert!(inbox.announce(TAG, (1 << 40) + 1, 0).unwrap_err().contains("the limit is 1099511627776"));
     assert!(inbox.expect_part(TAG, 0, 5).unwrap_err().contains("not asked for"));
@@ -226,28 +226,28 @@ fn broken_rules_are_told() {
 
 #[test]
 fn what_arrived_whole_outlives_the_peer() {
-    let inbox = inbox();
-    let deliver = |word: &'static [u8]| {
+    let mut inbox = inbox();
+    let deliver = |inbox: &mut Inbox, word: &'static [u8]| {
         assert_eq!(inbox.expect(TAG, word.len() as u64), Ok(true));
         let _ = inbox.deliver(TAG, Bytes::from_static(word));
     };
-    deliver(b"first");
-    deliver(b"second");
+    deliver(&mut inbox, b"first");
+    deliver(&mut inbox, b"second");
     let _ = inbox.announce(TAG, 5, 0).unwrap();
-    deliver(b"after a gap");
+    deliver(&mut inbox, b"after a gap");
     let _ = inbox.end(&gone());
     let _ = inbox.end(&Error::peer_lost(Rank(8), "the second end does not count"));
-    assert_eq!((take(&inbox), take(&inbox)), (Some("first".into()), Some("second".into())));
+    assert_eq!((take(&mut inbox), take(&mut inbox)), (Some("first".into()), Some("second".into())));
     let (next, after) = (inbox.post(TAG).0, inbox.post(TAG).0);
     for ticket in [after, next] {
-        let Poll::Ready((Err(error), _)) = poll(&inbox, ticket) else { panic!("it is over") };
+        let Poll::Ready((Err(error), _)) = poll(&mut inbox, ticket) else { panic!("it is over") };
         assert_eq!(error.peer(), Some(Rank(7)));
     }
 }
 
 #[test]
 fn an_abort_drops_its_context_only() {
-    let inbox = inbox();
+    let mut inbox = inbox();
     let other = Tag::new(2, 1);
     for tag in [TAG, other] {
         assert_eq!(inbox.expect(tag, 1), Ok(true));
@@ -258,7 +258,7 @@ fn an_abort_drops_its_context_only() {
     assert!(inbox.aborts.note(Scope::Context(1), Rank(3), "why"));
     assert_eq!(inbox.abort(Scope::Context(1)).credit, 1 + MESSAGE_COST);
     for ticket in tickets {
-        assert!(matches!(poll(&inbox, ticket), Poll::Ready((Err(Error::Aborted { by: Rank(3), .. }), _))));
+        assert!(matches!(poll(&mut inbox, ticket), Poll::Ready((Err(Error::Aborted { by: Rank(3), .. }), _))));
     }
     // What still arrives for it is dropped; the peer may not have heard yet.
     assert_eq!(inbox.expect(TAG, 1), Ok(false));
@@ -266,6 +266,6 @@ fn an_abort_drops_its_context_only() {
     assert!(inbox.announce(TAG, 5, 2).unwrap().fetch.is_empty());
     let (ticket, _) = inbox.post(other);
     assert!(inbox.poll(other, ticket, &Context::from_waker(Waker::noop())).is_ready());
-    let state = lock(&inbox.state);
+    let state = &inbox.state;
     assert_eq!((state.held, state.announced, state.tags.len()), (0, 1, 1));
 }

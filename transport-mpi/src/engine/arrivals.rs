@@ -8,7 +8,6 @@ use super::{Engine, Incoming};
 use crate::MpiError;
 use crate::frame::Frame;
 use crate::raw::BulkRecv;
-use crate::world::{Later, World};
 
 /// Why a small message could not be acted on.
 pub(super) enum Trouble {
@@ -33,20 +32,18 @@ impl Engine {
     /// Acts on a small message.
     pub(super) fn handle(
         &mut self,
-        world: &World,
         from: Rank,
         arrived: Result<(u32, Frame<Bytes>), String>,
-        later: &mut Later,
     ) -> Result<(), MpiError> {
         let done = match arrived {
-            Ok((credit, frame)) => self.act(world, from, credit, frame, later),
+            Ok((credit, frame)) => self.act(from, credit, frame),
             Err(violation) => Err(violation.into()),
         };
         match done {
             Ok(()) => Ok(()),
             Err(Trouble::Mpi(error)) => Err(error),
             Err(Trouble::Violation(detail)) => {
-                self.lose(world, from, &Error::Protocol { peer: from, detail }, later);
+                self.lose(from, &Error::Protocol { peer: from, detail });
                 Ok(())
             }
         }
@@ -54,66 +51,61 @@ impl Engine {
 
     fn act(
         &mut self,
-        world: &World,
         from: Rank,
         credit: u32,
         frame: Frame<Bytes>,
-        later: &mut Later,
     ) -> Result<(), Trouble> {
-        let Some((inbox, peer)) = world.inboxes.get(from.index()).zip(self.peers.get_mut(from.index()))
-        else {
-            return Ok(());
-        };
+        let world_size = self.peers.len();
+        let Some(peer) = self.peers.get_mut(from.index()) else { return Ok(()) };
         peer.room += u64::from(credit);
         if peer.room > peer.terms.window {
             return Err(format!("it gave back {credit} bytes of its window that were not used").into());
         }
         match frame {
             Frame::Eager { tag, payload } => {
-                let effects = inbox.arrive(tag, payload)?;
-                self.settle(world, from, effects, later);
+                let effects = peer.inbox.arrive(tag, payload)?;
+                self.settle(from, effects);
             }
             Frame::Pushed { tag, length, id } => {
-                let wanted = inbox.expect_pushed(tag, length, id)?;
+                let wanted = peer.inbox.expect_pushed(tag, length, id)?;
                 let unwanted = (!wanted).then_some(length + MESSAGE_COST);
-                self.take(world, from, tag, length, id, unwanted, later)?;
+                self.receive(from, tag, length, id, unwanted)?;
             }
             Frame::Announce { tag, length, id } => {
-                let effects = inbox.announce(tag, length, id)?;
-                self.settle(world, from, effects, later);
+                let effects = peer.inbox.announce(tag, length, id)?;
+                self.settle(from, effects);
             }
-            Frame::Fetch { id } => self.fetched(world, from, id, later),
-            Frame::Body { tag, length, id } => self.take(world, from, tag, length, id, None, later)?,
+            Frame::Fetch { id } => self.fetched(from, id),
+            Frame::Body { tag, length, id } => self.receive(from, tag, length, id, None)?,
             Frame::Credit => {}
             Frame::Abort { by, scope, reason } => {
-                world.inbox(by).map_err(|error| format!("it passed on an abort, but {error}"))?;
-                self.abort(world, by, scope, &String::from_utf8_lossy(&reason), later);
+                if by.index() >= world_size {
+                    return Err(format!("it passed on an abort of rank {by}, of {world_size} ranks").into());
+                }
+                self.abort(by, scope, &String::from_utf8_lossy(&reason));
             }
             Frame::Goodbye => {
                 peer.left = true;
-                self.take_leave_of(world, from, later);
+                self.take_leave_of(from);
             }
         }
         Ok(())
     }
 
     /// Receives a long message, of which the header has arrived.
-    #[allow(clippy::too_many_arguments, reason = "it is one header")]
-    fn take(
+    fn receive(
         &mut self,
-        world: &World,
         from: Rank,
         tag: Tag,
         length: u64,
         id: u64,
         unwanted: Option<u64>,
-        later: &mut Later,
     ) -> Result<(), Trouble> {
-        let Some(inbox) = world.inboxes.get(from.index()) else { return Ok(()) };
+        let Some(peer) = self.peers.get_mut(from.index()) else { return Ok(()) };
         let size = usize::try_from(length).map_err(|_| format!("it sends {length} bytes"))?;
         let buffer = match unwanted {
             Some(_) => None,
-            None => inbox.expect_part(tag, id, length)?,
+            None => peer.inbox.expect_part(tag, id, length)?,
         };
         // What nobody wants must be received all the same, or the sender could never end.
         let unwanted = unwanted.or_else(|| buffer.is_none().then_some(0));
@@ -130,7 +122,7 @@ impl Engine {
         let recv = BulkRecv::start(self.comm, from.0, buffer, size, self.max_piece)?;
         let incoming = Incoming { from, id, length, recv, unwanted };
         if size == 0 {
-            self.finish(world, incoming, later);
+            self.finish(incoming);
         } else {
             self.incoming.push(incoming);
         }
@@ -138,7 +130,7 @@ impl Engine {
     }
 
     /// Looks whether long messages have arrived.
-    pub(super) fn take_bulk(&mut self, world: &World, later: &mut Later) -> bool {
+    pub(super) fn take_bulk(&mut self) -> bool {
         let (mut position, mut any) = (0, false);
         while let Some(incoming) = self.incoming.get_mut(position) {
             let arrived = incoming.recv.test();
@@ -150,37 +142,29 @@ impl Engine {
             let incoming = self.incoming.remove(position);
             let from = incoming.from;
             match arrived {
-                Ok(_) => self.finish(world, incoming, later),
-                Err(error) => self.lose_to(world, from, &error, later),
+                Ok(_) => self.finish(incoming),
+                Err(error) => self.lose_to(from, &error),
             }
-            self.take_leave_of(world, from, later);
+            self.take_leave_of(from);
         }
         any
     }
 
-    fn finish(&mut self, world: &World, incoming: Incoming, later: &mut Later) {
+    fn finish(&mut self, incoming: Incoming) {
         let Incoming { from, id, length, recv, unwanted } = incoming;
-        let Some(inbox) = world.inboxes.get(from.index()) else { return };
         match unwanted {
-            None => {
-                let effects = inbox.part_arrived(id, length, recv.into_buffer());
-                self.settle(world, from, effects, later);
-            }
-            Some(cost) => {
-                if world.owe(from, cost) {
-                    self.request(world, from, &[], later);
-                }
-            }
+            None => self.change(from, |inbox| inbox.part_arrived(id, length, recv.into_buffer())),
+            Some(cost) => self.owe(from, cost),
         }
     }
 
     /// Ends the operations with a peer that has said goodbye, once everything it sent is here.
-    fn take_leave_of(&mut self, world: &World, rank: Rank, later: &mut Later) {
+    fn take_leave_of(&mut self, rank: Rank) {
         let left = self.peers.get(rank.index()).is_some_and(|peer| peer.left);
         if left && !self.incoming.iter().any(|incoming| incoming.from == rank) {
             // It may have received the last of these just before.
-            self.reap_bulk(world, later);
-            self.lose(world, rank, &Error::peer_lost(rank, "it has left"), later);
+            self.reap_bulk();
+            self.lose(rank, &Error::peer_lost(rank, "it has left"));
         }
     }
 }

@@ -23,26 +23,22 @@ static PARKED: Mutex<Vec<Arc<World>>> = Mutex::new(Vec::new());
 
 /// Takes leave of the others: what was sent still arrives.
 pub(crate) fn leave(world: &Arc<World>, why: &Error) {
-    for (rank, inbox) in world.inboxes.iter().enumerate() {
-        world.settle(Rank::from_index(rank), inbox.end(why));
-    }
+    world.with_engine(|engine| {
+        engine.ranks().for_each(|rank| engine.change(rank, |inbox| inbox.end(why)));
+    });
     if world.check_thread().is_err() {
         tracing::warn!(
             "the last handle of a transport was dropped on a thread that may not call MPI: messages may be lost"
         );
     } else {
-        let in_a_hurry = world.aborts.of_world();
+        let in_a_hurry = world.with_engine(|engine| engine.aborts.of_world());
         let patience = if in_a_hurry { Duration::ZERO } else { UNCLAIMED };
         turn_until(world, patience, |engine| engine.peers.iter().all(|peer| peer.announced.is_empty()));
         turn_until(world, if in_a_hurry { LINGER } else { FLUSH }, Engine::is_flushed);
-        world.with_engine(|engine, later| engine.say_goodbye(world, later));
+        world.with_engine(Engine::say_goodbye);
         turn_until(world, LINGER, Engine::is_flushed);
     }
-    world.with_engine(|engine, later| {
-        for rank in (0..engine.peers.len()).map(Rank::from_index) {
-            engine.lose(world, rank, why, later);
-        }
-    });
+    world.with_engine(|engine| engine.ranks().for_each(|rank| engine.lose(rank, why)));
     lock(&PARKED).push(Arc::clone(world));
     sweep();
 }
@@ -55,7 +51,7 @@ pub(crate) fn sweep() {
             return true;
         }
         world.progress();
-        world.with_engine(|engine, _| !engine.close_if_unused())
+        world.with_engine(|engine| !engine.close_if_unused())
     });
     let used: Vec<_> = used.collect();
     lock(&PARKED).extend(used);
@@ -69,14 +65,14 @@ pub(crate) fn last_sweep() {
         thread::yield_now();
     }
     for world in std::mem::take(&mut *lock(&PARKED)) {
-        world.with_engine(|engine, _| engine.close());
+        world.with_engine(Engine::close);
     }
 }
 
 fn turn_until(world: &World, patience: Duration, done: impl Fn(&Engine) -> bool) {
     let until = Instant::now() + patience;
     loop {
-        if world.with_engine(|engine, _| engine.closed || done(engine)) {
+        if world.with_engine(|engine| engine.closed || done(engine)) {
             return;
         }
         world.progress();

@@ -1,17 +1,16 @@
 //! What goes out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use matching::{Completion, MESSAGE_COST, Posted};
-use transport::{Error, Rank, Scope, Tag};
+use transport::{Error, Rank, Tag};
 
 use super::{Announced, Engine, Outgoing};
 use crate::MpiError;
 use crate::frame::{Frame, INLINE, SMALL};
 use crate::raw::{BulkSend, Memory, SmallSend};
-use crate::world::{Later, World};
+use crate::world::Thread;
 
 /// How many buffers for small messages are kept.
 const SPARE: usize = 256;
@@ -20,13 +19,14 @@ impl Engine {
     /// Sends a message, or announces it. `Some`: it is under way and will be complete some time.
     pub(crate) fn send(
         &mut self,
-        world: &World,
         to: Rank,
         tag: Tag,
         payload: Bytes,
-        later: &mut Later,
     ) -> Posted {
-        if let Some(error) = world.aborts.of(tag) {
+        if to == self.rank {
+            return self.send_to_self(tag, payload);
+        }
+        if let Some(error) = self.aborts.of(tag) {
             return Err(error);
         }
         let world_size = self.peers.len();
@@ -42,13 +42,13 @@ impl Engine {
         if cost <= peer.room {
             peer.room -= cost;
             if payload.len() <= INLINE {
-                self.tell(world, to, Frame::Eager { tag, payload: &payload }, later);
+                self.tell(to, Frame::Eager { tag, payload: &payload });
                 return Ok(None);
             }
             let (id, sent) = (peer.next_id, Arc::new(Completion::default()));
             peer.next_id += 1;
-            self.tell(world, to, Frame::Pushed { tag, length, id }, later);
-            self.send_bulk(world, to, tag, payload, Arc::clone(&sent), later);
+            self.tell(to, Frame::Pushed { tag, length, id });
+            self.send_bulk(to, tag, payload, Arc::clone(&sent));
             return Ok(Some(sent));
         }
         if peer.announced.len() >= peer.terms.max_announced as usize {
@@ -59,118 +59,93 @@ impl Engine {
         let (id, sent) = (peer.next_id, Arc::new(Completion::default()));
         peer.next_id += 1;
         peer.announced.insert(id, Announced { tag, payload, sent: Arc::clone(&sent) });
-        self.tell(world, to, Frame::Announce { tag, length, id }, later);
+        self.tell(to, Frame::Announce { tag, length, id });
         Ok(Some(sent))
     }
 
-    /// Asks for announced messages, and gives back room in the window.
-    pub(crate) fn request(&mut self, world: &World, peer: Rank, fetch: &[u64], later: &mut Later) {
-        for &id in fetch {
-            self.tell(world, peer, Frame::Fetch { id }, later);
-        }
-        let owes = |owed: &std::sync::atomic::AtomicU64| owed.load(Ordering::Relaxed) >= world.owed_limit;
-        if world.owed.get(peer.index()).is_some_and(owes) {
-            self.tell(world, peer, Frame::Credit, later);
-        }
+    fn send_to_self(&mut self, tag: Tag, payload: Bytes) -> Posted {
+        let (rank, world_size) = (self.rank, self.peers.len());
+        let own = self.peers.get_mut(rank.index()).ok_or(Error::NoSuchRank { rank, world_size })?;
+        let (posted, effects) = own.inbox.post_own(rank, tag, payload);
+        self.settle(rank, effects);
+        posted
     }
 
     /// Sends a message that the peer has asked for.
-    pub(super) fn fetched(&mut self, world: &World, to: Rank, id: u64, later: &mut Later) {
+    pub(super) fn fetched(&mut self, to: Rank, id: u64) {
         // Gone if its context was aborted meanwhile.
         let message = self.peers.get_mut(to.index()).and_then(|peer| peer.announced.remove(&id));
         if let Some(Announced { tag, payload, sent }) = message {
-            self.tell(world, to, Frame::Body { tag, length: payload.len() as u64, id }, later);
-            self.send_bulk(world, to, tag, payload, sent, later);
+            self.tell(to, Frame::Body { tag, length: payload.len() as u64, id });
+            self.send_bulk(to, tag, payload, sent);
         }
     }
 
-    pub(super) fn tell_abort(
-        &mut self,
-        world: &World,
-        to: Rank,
-        by: Rank,
-        scope: Scope,
-        reason: &str,
-        later: &mut Later,
-    ) {
-        self.tell(world, to, Frame::Abort { by, scope, reason: reason.as_bytes() }, later);
-    }
-
-    pub(super) fn say_goodbye(&mut self, world: &World, later: &mut Later) {
-        for rank in (0..self.peers.len()).map(Rank::from_index) {
-            self.tell(world, rank, Frame::Goodbye, later);
+    pub(super) fn say_goodbye(&mut self) {
+        for rank in self.ranks() {
+            self.tell(rank, Frame::Goodbye);
         }
     }
 
     /// Sends a small message, with what is owed, unless the peer is gone.
-    fn tell(&mut self, world: &World, to: Rank, frame: Frame<&[u8]>, later: &mut Later) {
+    pub(super) fn tell(&mut self, to: Rank, frame: Frame<&[u8]>) {
+        let Some(peer) = self.peers.get_mut(to.index()) else { return };
         // Who has left waits for the goodbyes of the others before it gives its communicator back.
-        let is_goodbye = frame == Frame::Goodbye;
-        let gone =
-            self.peers.get(to.index()).is_none_or(|peer| peer.over.is_some() && !(is_goodbye && peer.left));
-        if gone || self.closed || to == world.rank {
+        let gone = peer.over.is_some() && !(peer.left && matches!(frame, Frame::Goodbye));
+        if gone || self.closed || to == self.rank {
             return;
         }
-        let mut credit = 0;
-        if let Some(owed) = world.owed.get(to.index())
-            && owed.load(Ordering::Relaxed) > 0
-        {
-            // Only this lock's holder takes from it; others add.
-            let all = owed.load(Ordering::Relaxed);
-            credit = u32::try_from(all).unwrap_or(u32::MAX);
-            owed.fetch_sub(u64::from(credit), Ordering::Relaxed);
-        }
+        let credit = u32::try_from(peer.owed).unwrap_or(u32::MAX);
+        peer.owed -= u64::from(credit);
         let mut memory = self.spare.pop().unwrap_or_else(|| Box::new([0; SMALL]));
         let length = frame.encode(credit, &mut memory);
-        if !self.waiting.is_empty() || world.check_thread().is_err() {
+        if self.waiting.is_empty() && Thread::may_call(self.main) {
+            self.start_small(to, memory, length);
+        } else {
             self.waiting.push_back((to, memory, length));
-            return;
         }
-        self.start_small(world, to, memory, length, later);
     }
 
     fn send_bulk(
         &mut self,
-        world: &World,
         to: Rank,
         tag: Tag,
         payload: Bytes,
         sent: Arc<Completion>,
-        later: &mut Later,
     ) {
         if payload.is_empty() {
-            later.sent.push((sent, Ok(())));
+            self.later.sent.push((sent, Ok(())));
             return;
         }
         match BulkSend::start(self.comm, to.0, payload, self.max_piece) {
             Ok(send) => self.outgoing.push(Outgoing { to, tag, send, sent: Some(sent) }),
             Err(error) => {
-                later.sent.push((sent, Err(lost(to, &error))));
-                self.lose_to(world, to, &error, later);
+                self.later.sent.push((sent, Err(lost(to, &error))));
+                self.lose_to(to, &error);
             }
         }
     }
 
-    pub(super) fn lose_to(&mut self, world: &World, to: Rank, error: &MpiError, later: &mut Later) {
-        self.lose(world, to, &lost(to, error), later);
+    pub(super) fn lose_to(&mut self, to: Rank, error: &MpiError) {
+        self.lose(to, &lost(to, error));
     }
 
     /// Sends what threads left that may not call MPI.
-    pub(super) fn flush_waiting(&mut self, world: &World, later: &mut Later) {
+    pub(super) fn flush_waiting(&mut self) {
         while let Some((to, memory, length)) = self.waiting.pop_front() {
-            self.start_small(world, to, memory, length, later);
+            self.start_small(to, memory, length);
         }
     }
 
-    fn start_small(&mut self, world: &World, to: Rank, memory: Memory, length: usize, later: &mut Later) {
+    fn start_small(&mut self, to: Rank, memory: Memory, length: usize) {
         match SmallSend::start(self.comm, to.0, memory, length) {
             Ok(send) => self.small.push_back((to, send)),
-            Err(error) => self.lose_to(world, to, &error, later),
+            Err(error) => self.lose_to(to, &error),
         }
     }
 
     /// Takes back the memory of small messages that are out.
-    pub(super) fn reap_small(&mut self, world: &World, later: &mut Later) {
+    pub(super) fn reap_small(&mut self) {
         while let Some((to, send)) = self.small.front_mut() {
             let (to, done) = (*to, send.test());
             if let Ok(false) = done {
@@ -181,13 +156,13 @@ impl Engine {
                 self.spare.extend(memory);
             }
             if let Err(error) = done {
-                self.lose_to(world, to, &error, later);
+                self.lose_to(to, &error);
             }
         }
     }
 
     /// Completes the long messages that are out.
-    pub(super) fn reap_bulk(&mut self, world: &World, later: &mut Later) -> bool {
+    pub(super) fn reap_bulk(&mut self) -> bool {
         let (mut position, mut any) = (0, false);
         while let Some(outgoing) = self.outgoing.get_mut(position) {
             let done = outgoing.send.test();
@@ -198,9 +173,9 @@ impl Engine {
             any = true;
             let Outgoing { to, sent, .. } = self.outgoing.remove(position);
             let outcome = done.as_ref().map(drop).map_err(|error| lost(to, error));
-            later.sent.extend(sent.map(|sent| (sent, outcome)));
+            self.later.sent.extend(sent.map(|sent| (sent, outcome)));
             if let Err(error) = done {
-                self.lose_to(world, to, &error, later);
+                self.lose_to(to, &error);
             }
         }
         any

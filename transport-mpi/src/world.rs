@@ -52,7 +52,8 @@ impl World {
     /// Tries, makes some progress, tries again.
     pub(crate) fn attempt<R>(&self, mut attempt: impl FnMut(&mut Engine) -> Option<R>) -> Option<R> {
         self.with_engine(|engine| {
-            attempt(engine).or_else(|| (0..TURNS).find_map(|_| if engine.turn() { attempt(engine) } else { None }))
+            attempt(engine)
+                .or_else(|| (0..TURNS).find_map(|_| if engine.turn() { attempt(engine) } else { None }))
         })
     }
 

@@ -258,7 +258,10 @@ fn an_abort_drops_its_context_only() {
     assert!(inbox.aborts.note(Scope::Context(1), Rank(3), "why"));
     assert_eq!(inbox.abort(Scope::Context(1)).credit, 1 + MESSAGE_COST);
     for ticket in tickets {
-        assert!(matches!(poll(&mut inbox, ticket), Poll::Ready((Err(Error::Aborted { by: Rank(3), .. }), _))));
+        assert!(matches!(
+            poll(&mut inbox, ticket),
+            Poll::Ready((Err(Error::Aborted { by: Rank(3), .. }), _))
+        ));
     }
     // What still arrives for it is dropped; the peer may not have heard yet.
     assert_eq!(inbox.expect(TAG, 1), Ok(false));

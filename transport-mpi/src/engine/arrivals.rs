@@ -49,12 +49,7 @@ impl Engine {
         }
     }
 
-    fn act(
-        &mut self,
-        from: Rank,
-        credit: u32,
-        frame: Frame<Bytes>,
-    ) -> Result<(), Trouble> {
+    fn act(&mut self, from: Rank, credit: u32, frame: Frame<Bytes>) -> Result<(), Trouble> {
         let world_size = self.peers.len();
         let Some(peer) = self.peers.get_mut(from.index()) else { return Ok(()) };
         peer.room += u64::from(credit);

@@ -17,12 +17,7 @@ const SPARE: usize = 256;
 
 impl Engine {
     /// Sends a message, or announces it. `Some`: it is under way and will be complete some time.
-    pub(crate) fn send(
-        &mut self,
-        to: Rank,
-        tag: Tag,
-        payload: Bytes,
-    ) -> Posted {
+    pub(crate) fn send(&mut self, to: Rank, tag: Tag, payload: Bytes) -> Posted {
         if to == self.rank {
             return self.send_to_self(tag, payload);
         }
@@ -106,13 +101,7 @@ impl Engine {
         }
     }
 
-    fn send_bulk(
-        &mut self,
-        to: Rank,
-        tag: Tag,
-        payload: Bytes,
-        sent: Arc<Completion>,
-    ) {
+    fn send_bulk(&mut self, to: Rank, tag: Tag, payload: Bytes, sent: Arc<Completion>) {
         if payload.is_empty() {
             self.later.sent.push((sent, Ok(())));
             return;

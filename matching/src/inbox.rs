@@ -63,6 +63,8 @@ pub struct Effects {
 
 #[derive(Debug, Default)]
 struct State {
+    /// A receive whose tag has no queue: most are posted alone, and their message then needs none.
+    lone: Option<(Tag, Receiver)>,
     tags: FxHashMap<Tag, Queue>,
     /// Empty queues: a tag is rarely used twice, and its queue should not be allocated each time.
     spare: Vec<Queue>,
@@ -129,8 +131,13 @@ impl Inbox {
         let mut effects = Effects::default();
         let ticket = self.state.next_ticket;
         self.state.next_ticket += 1;
+        let receiver = Receiver { ticket, waker: None };
+        if self.state.lone.is_none() && !self.state.tags.contains_key(&tag) {
+            self.state.lone = Some((tag, receiver));
+            return (ticket, effects);
+        }
         let queue = self.state.queue(tag);
-        queue.receivers.push_back(Receiver { ticket, waker: None });
+        queue.receivers.push_back(receiver);
         let position = queue.receivers.len() - 1;
         self.state.match_up(tag, position, &mut effects);
         (ticket, effects)
@@ -146,9 +153,7 @@ impl Inbox {
         if let Some(taken) = self.take(tag, ticket) {
             return Poll::Ready(taken);
         }
-        if let Some((queue, position)) = self.state.find_receiver(tag, ticket)
-            && let Some(receiver) = queue.receivers.get_mut(position)
-        {
+        if let Some(receiver) = self.state.receiver(tag, ticket) {
             register(&mut receiver.waker, context);
         }
         Poll::Pending
@@ -162,8 +167,8 @@ impl Inbox {
             state.remove_receiver(tag, ticket, &mut effects);
             return Some((Err(error), effects));
         }
-        let (queue, position) = state.find_receiver(tag, ticket)?;
-        if let Some(Message { body: Body::Whole(_), .. }) = queue.messages.get(position)
+        if let Some((queue, position)) = state.find_receiver(tag, ticket)
+            && let Some(Message { body: Body::Whole(_), .. }) = queue.messages.get(position)
             && let Some(Message { body: Body::Whole(payload), cost, .. }) = queue.messages.remove(position)
         {
             queue.receivers.remove(position);
@@ -230,6 +235,19 @@ impl Inbox {
             state.push(tag, Message { body: Body::Whole(payload), cost, sent: None }, &mut effects);
         }
         Ok(effects)
+    }
+
+    /// Whether an eager message of this length, which is here already, is the next of this ticket's receiver, and
+    /// nothing else is waiting for it. If so the receiver is gone, and the message goes to it past the inbox; its cost
+    /// is to be given back.
+    #[inline]
+    pub fn hand_over(&mut self, tag: Tag, ticket: u64, length: u64) -> bool {
+        let Self { limits, aborts, state } = self;
+        state.is_lone(ticket)
+            && state.over.is_none()
+            && aborts.of(tag).is_none()
+            && state.room_for(length, limits.window).is_ok()
+            && state.lone.take_if(|(its, _)| *its == tag).is_some()
     }
 
     /// Takes in the announcement of a message.
@@ -352,7 +370,9 @@ impl Inbox {
         let Self { aborts, state, .. } = self;
         let mut effects = Effects::default();
         state.fetching.retain(|_, fetching| !scope.covers(fetching.tag));
-        let State { tags, held, announced, .. } = &mut *state;
+        let State { lone, tags, held, announced, .. } = &mut *state;
+        let lone = lone.as_mut().filter(|(tag, _)| scope.covers(*tag));
+        effects.wake.extend(lone.and_then(|(_, receiver)| receiver.waker.take()));
         for (tag, queue) in tags.iter_mut().filter(|(tag, _)| scope.covers(**tag)) {
             for message in queue.messages.drain(..) {
                 *held -= message.cost;
@@ -376,6 +396,7 @@ impl Inbox {
         self.state.over = Some(error.clone());
         self.state.fetching.clear();
         self.state.announced = 0;
+        effects.wake.extend(self.state.lone.as_mut().and_then(|(_, receiver)| receiver.waker.take()));
         for queue in self.state.tags.values_mut() {
             let whole = |message: &Message| matches!(message.body, Body::Whole(_));
             let arrived = queue.messages.iter().take_while(|message| whole(message)).count();
@@ -411,9 +432,13 @@ impl State {
         Ok(())
     }
 
+    /// The queue of a tag, with every receiver of the tag.
     fn queue(&mut self, tag: Tag) -> &mut Queue {
+        let lone = self.lone.take_if(|(its, _)| *its == tag);
         let Self { tags, spare, .. } = self;
-        tags.entry(tag).or_insert_with(|| spare.pop().unwrap_or_default())
+        let queue = tags.entry(tag).or_insert_with(|| spare.pop().unwrap_or_default());
+        queue.receivers.extend(lone.map(|(_, receiver)| receiver));
+        queue
     }
 
     fn push(&mut self, tag: Tag, message: Message, effects: &mut Effects) {
@@ -458,13 +483,32 @@ impl State {
         self.match_up(tag, position, effects);
     }
 
+    fn is_lone(&self, ticket: u64) -> bool {
+        self.lone.as_ref().is_some_and(|(_, receiver)| receiver.ticket == ticket)
+    }
+
+    fn receiver(&mut self, tag: Tag, ticket: u64) -> Option<&mut Receiver> {
+        if self.is_lone(ticket) {
+            return self.lone.as_mut().map(|(_, receiver)| receiver);
+        }
+        let (queue, position) = self.find_receiver(tag, ticket)?;
+        queue.receivers.get_mut(position)
+    }
+
+    /// The queue in which a receiver that is not lone stands, and where.
     fn find_receiver(&mut self, tag: Tag, ticket: u64) -> Option<(&mut Queue, usize)> {
+        if self.is_lone(ticket) {
+            return None;
+        }
         let queue = self.tags.get_mut(&tag)?;
         let position = queue.receivers.binary_search_by_key(&ticket, |receiver| receiver.ticket).ok()?;
         Some((queue, position))
     }
 
     fn remove_receiver(&mut self, tag: Tag, ticket: u64, effects: &mut Effects) {
+        if self.is_lone(ticket) {
+            self.lone = None;
+        }
         let Some((queue, position)) = self.find_receiver(tag, ticket) else { return };
         queue.receivers.remove(position);
         // The later ones have moved up, each to another message.

@@ -1,4 +1,4 @@
-//! What is under way in MPI, and how it moves on. Everything here happens under one lock.
+//! What is under way in MPI, and how it moves on. One thread at a time does so.
 //!
 //! Small messages are received into slots that are always posted, so that the latency path is one test of the first
 //! slot. A long message follows its header on a second channel: the header says how long it is, so its receive is
@@ -13,29 +13,28 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use matching::{Aborts, Completion, Effects, Inbox, Limits};
+use matching::{Aborts, Completion, Effects, Inbox, Limits, MESSAGE_COST};
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::MpiError;
 use crate::frame::Frame;
 use crate::raw::{BulkRecv, BulkSend, Comm, Memory, Slot, SmallSend};
-use crate::world::Thread;
 
 /// How many small messages can arrive before the engine turns again; more wait in MPI.
 const SLOTS: usize = 64;
+/// How often a pending future tries to make progress before it lets others have the thread.
+const TURNS: usize = 16;
 /// What is under way beside the slots is looked at in every so many turns even when messages keep coming.
 const BUSY_TURNS: u32 = 8;
 
 pub(crate) struct Engine {
     comm: Comm,
     rank: Rank,
-    /// The only thread that may call MPI, where that matters.
-    main: Option<Thread>,
     max_piece: usize,
     /// What of the window may be consumed before the peer is told by a message of its own.
     owed_limit: u64,
     aborts: Arc<Aborts>,
-    /// What must wait until the lock is released.
+    /// What must wait until nobody uses this.
     pub(crate) later: Later,
     slots: Vec<Slot>,
     /// The slot that the next message comes to.
@@ -47,8 +46,6 @@ pub(crate) struct Engine {
     /// With their receivers.
     small: VecDeque<(Rank, SmallSend)>,
     spare: Vec<Memory>,
-    /// Small messages of threads that may not call MPI: to whom, and how long.
-    waiting: VecDeque<(Rank, Memory, usize)>,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
     /// MPI can no longer be used here.
@@ -104,12 +101,27 @@ struct Incoming {
     unwanted: Option<u64>,
 }
 
+/// The receive that is looked after just now: its message need not pass through the inbox.
+#[derive(Clone, Copy)]
+struct Wanted {
+    from: Rank,
+    tag: Tag,
+    ticket: u64,
+}
+
+/// What came of a turn.
+enum Turn {
+    Idle,
+    Moved,
+    /// The message that was wanted.
+    Received(Bytes),
+}
+
 impl Engine {
     /// Begins to receive.
     pub(crate) fn start(
         comm: Comm,
         rank: Rank,
-        main: Option<Thread>,
         limits: Limits,
         terms: &[Terms],
         max_piece: usize,
@@ -130,7 +142,6 @@ impl Engine {
         Ok(Self {
             comm,
             rank,
-            main,
             max_piece,
             owed_limit: (limits.window / 4).max(1),
             later: Later::default(),
@@ -142,7 +153,6 @@ impl Engine {
             aborts,
             small: VecDeque::new(),
             spare: Vec::new(),
-            waiting: VecDeque::new(),
             outgoing: Vec::new(),
             incoming: Vec::new(),
             closed: false,
@@ -158,7 +168,7 @@ impl Engine {
     }
 
     /// Takes the message of this ticket, if it has arrived.
-    pub(crate) fn take(&mut self, from: Rank, tag: Tag, ticket: u64) -> Option<Result<Bytes, Error>> {
+    fn take(&mut self, from: Rank, tag: Tag, ticket: u64) -> Option<Result<Bytes, Error>> {
         let (outcome, effects) = self.peers.get_mut(from.index())?.inbox.take(tag, ticket)?;
         self.settle(from, effects);
         Some(outcome)
@@ -169,42 +179,80 @@ impl Engine {
         self.change(from, |inbox| inbox.withdraw(tag, ticket));
     }
 
-    /// Takes one message if one has come, otherwise looks after the rest. True if anything happened.
-    pub(crate) fn turn(&mut self) -> bool {
-        if self.closed {
-            return false;
+    /// Takes the message of a receive; if it has not arrived, makes progress for a short while.
+    pub(crate) fn receive(&mut self, from: Rank, tag: Tag, ticket: u64) -> Option<Result<Bytes, Error>> {
+        if let Some(outcome) = self.take(from, tag, ticket) {
+            return Some(outcome);
         }
-        self.try_turn().unwrap_or_else(|error| {
+        for _ in 0..TURNS {
+            match self.turn(Some(Wanted { from, tag, ticket })) {
+                Turn::Idle => {}
+                Turn::Moved => {
+                    if let Some(outcome) = self.take(from, tag, ticket) {
+                        return Some(outcome);
+                    }
+                }
+                Turn::Received(payload) => return Some(Ok(payload)),
+            }
+        }
+        None
+    }
+
+    /// Makes progress for a short while.
+    pub(crate) fn progress(&mut self) {
+        let moved = |engine: &mut Self| !matches!(engine.turn(None), Turn::Idle);
+        (0..TURNS).any(|_| moved(self));
+    }
+
+    /// Takes one message if one has come, otherwise looks after the rest.
+    fn turn(&mut self, wanted: Option<Wanted>) -> Turn {
+        if self.closed {
+            return Turn::Idle;
+        }
+        self.try_turn(wanted).unwrap_or_else(|error| {
             self.fail(&error);
-            true
+            Turn::Moved
         })
     }
 
-    fn try_turn(&mut self) -> Result<bool, MpiError> {
-        let arrived = self.take_small()?;
+    fn try_turn(&mut self, wanted: Option<Wanted>) -> Result<Turn, MpiError> {
+        let turn = self.take_small(wanted)?;
         self.turns = self.turns.wrapping_add(1);
-        if arrived && !self.turns.is_multiple_of(BUSY_TURNS) {
-            return Ok(true);
+        if !matches!(turn, Turn::Idle) && !self.turns.is_multiple_of(BUSY_TURNS) {
+            return Ok(turn);
         }
         self.post_slots()?;
-        self.flush_waiting();
         self.reap_small();
         let received = self.take_bulk();
         let sent = self.reap_bulk();
-        Ok(arrived || received || sent)
+        Ok(if matches!(turn, Turn::Idle) && (received || sent) { Turn::Moved } else { turn })
     }
 
-    fn take_small(&mut self) -> Result<bool, MpiError> {
-        let Some(slot) = self.slots.get_mut(self.front) else { return Ok(false) };
-        let Some((from, bytes)) = slot.test()? else { return Ok(false) };
-        let arrived = Frame::decode(bytes).map(|(credit, frame)| (credit, frame.to_owned()));
+    fn take_small(&mut self, wanted: Option<Wanted>) -> Result<Turn, MpiError> {
+        let Some(slot) = self.slots.get_mut(self.front) else { return Ok(Turn::Idle) };
+        let Some((from, bytes)) = slot.test()? else { return Ok(Turn::Idle) };
+        let from = Rank(from);
         self.front = (self.front + 1) % SLOTS;
         self.empty += 1;
+        let arrived = Frame::decode(bytes);
+        if let Ok((credit, Frame::Eager { tag, payload })) = arrived
+            && let Some(Wanted { ticket, .. }) =
+                wanted.filter(|wanted| wanted.from == from && wanted.tag == tag)
+            && let Some(peer) = self.peers.get_mut(from.index())
+            && u64::from(credit) <= peer.terms.window - peer.room
+            && peer.inbox.hand_over(tag, ticket, payload.len() as u64)
+        {
+            let payload = Bytes::copy_from_slice(payload);
+            peer.room += u64::from(credit);
+            self.owe(from, payload.len() as u64 + MESSAGE_COST);
+            return Ok(Turn::Received(payload));
+        }
+        let arrived = arrived.map(|(credit, frame)| (credit, frame.to_owned()));
         if self.empty >= SLOTS / 2 {
             self.post_slots()?;
         }
-        self.handle(Rank(from), arrived)?;
-        Ok(true)
+        self.handle(from, arrived)?;
+        Ok(Turn::Moved)
     }
 
     fn post_slots(&mut self) -> Result<(), MpiError> {
@@ -300,7 +348,7 @@ impl Engine {
     }
 }
 
-/// What must wait until the engine's lock is released, since it runs code of others.
+/// What must wait until nobody uses the engine, since it runs code of others.
 #[derive(Default)]
 pub(crate) struct Later {
     wake: Vec<Waker>,
@@ -308,8 +356,10 @@ pub(crate) struct Later {
 }
 
 impl Later {
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::take(self)
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        let any = !self.wake.is_empty() || !self.sent.is_empty();
+        any.then(|| std::mem::take(self))
     }
 
     pub(crate) fn run(self) {

@@ -1,6 +1,7 @@
 //! The futures of the transport. MPI moves only when it is called, so each makes progress when it is polled, and
 //! wakes itself while it is pending.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,12 +12,28 @@ use bytes::Bytes;
 use matching::Completion;
 use transport::{Error, Rank, Tag};
 
+use crate::engine::Engine;
 use crate::world::World;
 
 /// A future that is pending until MPI moves: who waits for it has to poll it.
 fn again<T>(context: &Context<'_>) -> Poll<T> {
     context.waker().wake_by_ref();
     Poll::Pending
+}
+
+thread_local! {
+    /// The handle of the last receive on this thread, for the next: counting handles is dear while what MPI wrote is on
+    /// its way to another core.
+    static HANDLE: Cell<Option<Arc<World>>> = const { Cell::new(None) };
+}
+
+fn handle(world: &Arc<World>) -> Arc<World> {
+    HANDLE.take().filter(|last| Arc::ptr_eq(last, world)).unwrap_or_else(|| Arc::clone(world))
+}
+
+fn give_back(world: Arc<World>) {
+    // Fails, and drops it, when the thread ends.
+    let _ = HANDLE.try_with(|last| last.set(Some(world)));
 }
 
 /// The future of a send; dropping it does not withdraw the message.
@@ -27,8 +44,7 @@ pub(crate) enum Sending {
 
 impl Sending {
     pub(crate) fn new(world: &Arc<World>, to: Rank, tag: Tag, payload: Bytes) -> Self {
-        let posted = world.check(to).and_then(|()| world.with_engine(|engine| engine.send(to, tag, payload)));
-        match posted {
+        match world.check(to).and_then(|()| world.with_engine(|engine| engine.send(to, tag, payload))?) {
             Ok(None) => Self::Finished(Some(Ok(()))),
             Ok(Some(sent)) => Self::Waiting { world: Arc::clone(world), sent },
             Err(error) => Self::Finished(Some(Err(error))),
@@ -42,14 +58,13 @@ impl Future for Sending {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut *self {
             Self::Finished(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
-            Self::Waiting { world, sent } => match world.check_thread() {
-                // What is sent is told once the engine's lock is released.
-                Ok(()) => sent.outcome().or_else(|| {
-                    world.progress();
-                    sent.outcome()
-                }),
-                Err(error) => Some(Err(error)),
-            },
+            Self::Waiting { world, sent } => {
+                sent.outcome().or_else(|| match world.with_engine(Engine::progress) {
+                    // What is sent is told once nobody uses the engine.
+                    Ok(()) => sent.outcome(),
+                    Err(error) => Some(Err(error)),
+                })
+            }
         };
         let Some(outcome) = outcome else { return again(context) };
         *self = Self::Finished(None);
@@ -67,13 +82,10 @@ enum Receive {
 
 impl Receiving {
     pub(crate) fn new(world: &Arc<World>, from: Rank, tag: Tag) -> Self {
-        Self(match world.check(from) {
-            Ok(()) => {
-                let ticket = world.with_engine(|engine| engine.post(from, tag));
-                Receive::Posted { world: Arc::clone(world), from, tag, ticket }
-            }
-            Err(error) => Receive::Finished(Some(error)),
-        })
+        match world.check(from).and_then(|()| world.with_engine(|engine| engine.post(from, tag))) {
+            Ok(ticket) => Self(Receive::Posted { world: handle(world), from, tag, ticket }),
+            Err(error) => Self(Receive::Finished(Some(error))),
+        }
     }
 }
 
@@ -81,29 +93,32 @@ impl Future for Receiving {
     type Output = Result<Bytes, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (world, from, tag, ticket) = match &mut self.0 {
+        let outcome = match &mut self.0 {
             Receive::Finished(error) => {
                 return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
             }
-            Receive::Posted { world, from, tag, ticket } => (world, *from, *tag, *ticket),
-        };
-        if let Err(error) = world.check_thread() {
-            return Poll::Ready(Err(error));
-        }
-        match world.attempt(|engine| engine.take(from, tag, ticket)) {
-            Some(outcome) => {
-                self.0 = Receive::Finished(None);
-                Poll::Ready(outcome)
+            Receive::Posted { world, from, tag, ticket } => {
+                world.with_engine(|engine| engine.receive(*from, *tag, *ticket))
             }
-            None => again(context),
+        };
+        let outcome = match outcome {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return again(context),
+            // Still posted: the thread that may use it can have the message.
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        if let Receive::Posted { world, .. } = std::mem::replace(&mut self.0, Receive::Finished(None)) {
+            give_back(world);
         }
+        Poll::Ready(outcome)
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
         if let Receive::Posted { world, from, tag, ticket } = &self.0 {
-            world.with_engine(|engine| engine.withdraw(*from, *tag, *ticket));
+            let (from, tag, ticket) = (*from, *tag, *ticket);
+            world.ask(move |engine| engine.withdraw(from, tag, ticket));
         }
     }
 }
@@ -126,9 +141,7 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // A thread that may not call MPI can sleep all the same.
-        if self.world.check_thread().is_ok() {
-            self.world.progress();
-        }
+        let _ = self.world.with_engine(Engine::progress);
         if self.until.is_some_and(|until| Instant::now() >= until) { Poll::Ready(()) } else { again(context) }
     }
 }

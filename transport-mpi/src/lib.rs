@@ -48,6 +48,7 @@ mod error;
 mod finalize;
 mod frame;
 mod futures;
+mod guard;
 mod options;
 mod raw;
 mod world;
@@ -67,8 +68,9 @@ pub use options::Options;
 
 use engine::{Engine, Terms};
 use futures::{Receiving, Sending, Sleep};
+use guard::{Guard, Thread};
 use raw::Comm;
-use world::{Thread, World};
+use world::World;
 
 /// Both sides check that they speak the same protocol.
 const VERSION: u64 = 1;
@@ -145,15 +147,13 @@ impl MpiTransport {
             max_part: u64::MAX,
         };
         let max_piece = usize::try_from(max_piece).unwrap_or(usize::MAX);
-        let main = main_only.then(Thread::current);
-        let engine = Engine::start(comm, rank, main, limits, &terms, max_piece)?;
+        let engine = Engine::start(comm, rank, limits, &terms, max_piece)?;
         let world = Arc::new(World {
             rank,
             size,
-            main,
             start: Instant::now(),
             leaving: false.into(),
-            engine: engine.into(),
+            engine: Guard::new(main_only.then(Thread::current), engine),
         });
         finalize::watch(&world)?;
         Ok(Self { _last: Arc::new(LastHandle(Arc::clone(&world))), world })

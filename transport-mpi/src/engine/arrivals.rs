@@ -64,14 +64,14 @@ impl Engine {
             Frame::Pushed { tag, length, id } => {
                 let wanted = peer.inbox.expect_pushed(tag, length, id)?;
                 let unwanted = (!wanted).then_some(length + MESSAGE_COST);
-                self.receive(from, tag, length, id, unwanted)?;
+                self.receive_bulk(from, tag, length, id, unwanted)?;
             }
             Frame::Announce { tag, length, id } => {
                 let effects = peer.inbox.announce(tag, length, id)?;
                 self.settle(from, effects);
             }
             Frame::Fetch { id } => self.fetched(from, id),
-            Frame::Body { tag, length, id } => self.receive(from, tag, length, id, None)?,
+            Frame::Body { tag, length, id } => self.receive_bulk(from, tag, length, id, None)?,
             Frame::Credit => {}
             Frame::Abort { by, scope, reason } => {
                 if by.index() >= world_size {
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Receives a long message, of which the header has arrived.
-    fn receive(
+    fn receive_bulk(
         &mut self,
         from: Rank,
         tag: Tag,

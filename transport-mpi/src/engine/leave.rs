@@ -23,37 +23,36 @@ static PARKED: Mutex<Vec<Arc<World>>> = Mutex::new(Vec::new());
 
 /// Takes leave of the others: what was sent still arrives.
 pub(crate) fn leave(world: &Arc<World>, why: &Error) {
-    world.with_engine(|engine| {
-        engine.ranks().for_each(|rank| engine.change(rank, |inbox| inbox.end(why)));
-    });
-    if world.check_thread().is_err() {
-        tracing::warn!(
-            "the last handle of a transport was dropped on a thread that may not call MPI: messages may be lost"
-        );
-    } else {
-        let in_a_hurry = world.with_engine(|engine| engine.aborts.of_world());
-        let patience = if in_a_hurry { Duration::ZERO } else { UNCLAIMED };
-        turn_until(world, patience, |engine| engine.peers.iter().all(|peer| peer.announced.is_empty()));
-        turn_until(world, if in_a_hurry { LINGER } else { FLUSH }, Engine::is_flushed);
-        world.with_engine(Engine::say_goodbye);
-        turn_until(world, LINGER, Engine::is_flushed);
+    if let Err(error) = say_farewell(world, why) {
+        tracing::warn!(%error, "the last handle of a transport was dropped: messages may be lost");
     }
-    world.with_engine(|engine| engine.ranks().for_each(|rank| engine.lose(rank, why)));
+    let why = why.clone();
+    world.ask(move |engine| engine.ranks().for_each(|rank| engine.lose(rank, &why)));
     lock(&PARKED).push(Arc::clone(world));
     sweep();
+}
+
+fn say_farewell(world: &World, why: &Error) -> Result<(), Error> {
+    let in_a_hurry = world.with_engine(|engine| {
+        engine.ranks().for_each(|rank| engine.change(rank, |inbox| inbox.end(why)));
+        engine.aborts.of_world()
+    })?;
+    let patience = if in_a_hurry { Duration::ZERO } else { UNCLAIMED };
+    turn_until(world, patience, |engine| engine.peers.iter().all(|peer| peer.announced.is_empty()))?;
+    turn_until(world, if in_a_hurry { LINGER } else { FLUSH }, Engine::is_flushed)?;
+    world.with_engine(Engine::say_goodbye)?;
+    turn_until(world, LINGER, Engine::is_flushed)
 }
 
 /// Frees the communicators that nobody uses any more.
 pub(crate) fn sweep() {
     let parked = std::mem::take(&mut *lock(&PARKED));
-    let used = parked.into_iter().filter(|world| {
-        if world.check_thread().is_err() {
-            return true;
-        }
-        world.progress();
-        world.with_engine(|engine| !engine.close_if_unused())
-    });
-    let used: Vec<_> = used.collect();
+    // What this thread may not use stays for the one that may.
+    let is_used = |world: &Arc<World>| {
+        world.with_engine(Engine::progress).is_err()
+            || !matches!(world.with_engine(Engine::close_if_unused), Ok(true))
+    };
+    let used: Vec<_> = parked.into_iter().filter(is_used).collect();
     lock(&PARKED).extend(used);
 }
 
@@ -65,19 +64,19 @@ pub(crate) fn last_sweep() {
         thread::yield_now();
     }
     for world in std::mem::take(&mut *lock(&PARKED)) {
-        world.with_engine(Engine::close);
+        world.ask(Engine::close);
     }
 }
 
-fn turn_until(world: &World, patience: Duration, done: impl Fn(&Engine) -> bool) {
+fn turn_until(world: &World, patience: Duration, done: impl Fn(&Engine) -> bool) -> Result<(), Error> {
     let until = Instant::now() + patience;
     loop {
-        if world.with_engine(|engine| engine.closed || done(engine)) {
-            return;
+        if world.with_engine(|engine| engine.closed || done(engine))? {
+            return Ok(());
         }
-        world.progress();
+        world.with_engine(Engine::progress)?;
         if Instant::now() >= until {
-            return;
+            return Ok(());
         }
         thread::yield_now();
     }
@@ -87,9 +86,7 @@ impl Engine {
     /// Whether everything that can still be sent is out.
     fn is_flushed(&self) -> bool {
         let reachable = |to: Rank| self.peers.get(to.index()).is_some_and(|peer| peer.over.is_none());
-        self.small.is_empty()
-            && self.waiting.is_empty()
-            && !self.outgoing.iter().any(|outgoing| reachable(outgoing.to))
+        self.small.is_empty() && !self.outgoing.iter().any(|outgoing| reachable(outgoing.to))
     }
 
     /// Frees the communicator if every peer has left and nothing is under way.

@@ -10,7 +10,6 @@ use super::{Announced, Engine, Outgoing};
 use crate::MpiError;
 use crate::frame::{Frame, INLINE, SMALL};
 use crate::raw::{BulkSend, Memory, SmallSend};
-use crate::world::Thread;
 
 /// How many buffers for small messages are kept.
 const SPARE: usize = 256;
@@ -94,11 +93,7 @@ impl Engine {
         peer.owed -= u64::from(credit);
         let mut memory = self.spare.pop().unwrap_or_else(|| Box::new([0; SMALL]));
         let length = frame.encode(credit, &mut memory);
-        if self.waiting.is_empty() && Thread::may_call(self.main) {
-            self.start_small(to, memory, length);
-        } else {
-            self.waiting.push_back((to, memory, length));
-        }
+        self.start_small(to, memory, length);
     }
 
     fn send_bulk(&mut self, to: Rank, tag: Tag, payload: Bytes, sent: Arc<Completion>) {
@@ -117,13 +112,6 @@ impl Engine {
 
     pub(super) fn lose_to(&mut self, to: Rank, error: &MpiError) {
         self.lose(to, &lost(to, error));
-    }
-
-    /// Sends what threads left that may not call MPI.
-    pub(super) fn flush_waiting(&mut self) {
-        while let Some((to, memory, length)) = self.waiting.pop_front() {
-            self.start_small(to, memory, length);
-        }
     }
 
     fn start_small(&mut self, to: Rank, memory: Memory, length: usize) {

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
+use crate::buffers::Buffers;
 use crate::completion::{Completion, Posted, register};
 
 /// What a message costs the window beside its payload, in bytes, so that the window bounds the number
@@ -44,6 +45,7 @@ pub struct Limits {
 pub struct Inbox {
     limits: Limits,
     aborts: Arc<Aborts>,
+    buffers: Buffers,
     state: State,
 }
 
@@ -118,10 +120,10 @@ struct Fetching {
 }
 
 impl Inbox {
-    /// An empty inbox; `aborts` are those of the whole rank.
+    /// An empty inbox; `aborts` and `buffers` are those of the whole rank.
     #[must_use]
-    pub fn new(limits: Limits, aborts: Arc<Aborts>) -> Self {
-        Self { limits, aborts, state: State::default() }
+    pub fn new(limits: Limits, aborts: Arc<Aborts>, buffers: Buffers) -> Self {
+        Self { limits, aborts, buffers, state: State::default() }
     }
 
     // Receivers.
@@ -191,31 +193,33 @@ impl Inbox {
 
     // Messages.
 
-    /// Makes room for an eager message that begins to arrive. False: drop it and give its cost back,
-    /// its context is aborted.
+    /// Makes room for an eager message that begins to arrive, and gives the buffer for it. `None`: drop it and give
+    /// its cost back, its context is aborted.
     ///
     /// # Errors
     /// How the peer broke the protocol.
-    pub fn expect(&mut self, tag: Tag, length: u64) -> Result<bool, String> {
-        let Self { limits, aborts, state } = self;
+    pub fn expect(&mut self, tag: Tag, length: u64) -> Result<Option<Vec<u8>>, String> {
+        let Self { limits, aborts, buffers, state } = self;
         let cost = state.room_for(length, limits.window)?;
-        let wanted = aborts.of(tag).is_none();
-        if wanted {
-            state.held += cost;
+        if aborts.of(tag).is_some() {
+            return Ok(None);
         }
-        Ok(wanted)
+        state.held += cost;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Ok(Some(buffers.take(length).unwrap_or_else(|| Vec::with_capacity(length))))
     }
 
     /// Takes in an eager message that was [`expect`](Self::expect)ed, of a context that was not aborted then.
-    pub fn deliver(&mut self, tag: Tag, payload: Bytes) -> Effects {
-        let Self { aborts, state, .. } = self;
+    pub fn deliver(&mut self, tag: Tag, payload: Vec<u8>) -> Effects {
+        let Self { aborts, buffers, state, .. } = self;
         let mut effects = Effects::default();
         let cost = payload.len() as u64 + MESSAGE_COST;
         if state.over.is_some() || aborts.of(tag).is_some() {
             state.held -= cost;
             effects.credit = cost;
         } else {
-            state.push(tag, Message { body: Body::Whole(payload), cost, sent: None }, &mut effects);
+            let body = Body::Whole(buffers.seal(payload));
+            state.push(tag, Message { body, cost, sent: None }, &mut effects);
         }
         effects
     }
@@ -225,7 +229,7 @@ impl Inbox {
     /// # Errors
     /// How the peer broke the protocol.
     pub fn arrive(&mut self, tag: Tag, payload: Bytes) -> Result<Effects, String> {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, state, .. } = self;
         let mut effects = Effects::default();
         let cost = state.room_for(payload.len() as u64, limits.window)?;
         if state.over.is_some() || aborts.of(tag).is_some() {
@@ -242,7 +246,7 @@ impl Inbox {
     /// is to be given back.
     #[inline]
     pub fn hand_over(&mut self, tag: Tag, ticket: u64, length: u64) -> bool {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, state, .. } = self;
         state.is_lone(ticket)
             && state.over.is_none()
             && aborts.of(tag).is_none()
@@ -255,7 +259,7 @@ impl Inbox {
     /// # Errors
     /// How the peer broke the protocol.
     pub fn announce(&mut self, tag: Tag, length: u64, id: u64) -> Result<Effects, String> {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, state, .. } = self;
         let mut effects = Effects::default();
         state.take_id(id)?;
         let limit = limits.max_message;
@@ -282,7 +286,7 @@ impl Inbox {
     /// # Errors
     /// How the peer broke the protocol.
     pub fn expect_pushed(&mut self, tag: Tag, length: u64, id: u64) -> Result<bool, String> {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, state, .. } = self;
         state.take_id(id)?;
         let cost = state.room_for(length, limits.window)?;
         if state.over.is_some() || aborts.of(tag).is_some() {
@@ -303,7 +307,7 @@ impl Inbox {
     /// # Errors
     /// How the peer broke the protocol, or that there is no memory.
     pub fn expect_part(&mut self, tag: Tag, id: u64, length: u64) -> Result<Option<Vec<u8>>, String> {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, buffers, state } = self;
         let Some(fetching) = state.fetching.get_mut(&id) else {
             // The abort may have overtaken it.
             if aborts.of(tag).is_some() || state.over.is_some() {
@@ -318,6 +322,10 @@ impl Inbox {
             ));
         }
         let mut buffer = std::mem::take(&mut fetching.buffer);
+        if buffer.capacity() == 0 {
+            let rest = usize::try_from(fetching.rest).unwrap_or(usize::MAX);
+            buffer = buffers.take(rest).unwrap_or_default();
+        }
         if ((buffer.capacity() - buffer.len()) as u64) < length {
             // Grows with what has arrived, not with what was promised.
             let growth = GROWTH.max(buffer.len() as u64).min(fetching.rest).max(length);
@@ -336,14 +344,14 @@ impl Inbox {
         fetching.rest = fetching.rest.saturating_sub(length);
         fetching.buffer = buffer;
         if fetching.rest == 0 {
-            self.state.finish_fetching(id, &mut effects);
+            self.state.finish_fetching(id, &self.buffers, &mut effects);
         }
         effects
     }
 
     /// A message to oneself, this `rank`. `Some`: it waits until a receiver is posted for it.
     pub fn post_own(&mut self, rank: Rank, tag: Tag, payload: Bytes) -> (Posted, Effects) {
-        let Self { limits, aborts, state } = self;
+        let Self { limits, aborts, state, .. } = self;
         let mut effects = Effects::default();
         let (length, limit) = (payload.len() as u64, limits.max_message);
         if length > limit {
@@ -471,13 +479,13 @@ impl State {
         }
     }
 
-    fn finish_fetching(&mut self, id: u64, effects: &mut Effects) {
+    fn finish_fetching(&mut self, id: u64, buffers: &Buffers, effects: &mut Effects) {
         let Some(Fetching { tag, buffer, .. }) = self.fetching.remove(&id) else { return };
         let Some(queue) = self.tags.get_mut(&tag) else { return };
         let is_it = |message: &Message| matches!(message.body, Body::Announced { id: its, .. } if its == id);
         let Some(position) = queue.messages.iter().position(is_it) else { return };
         if let Some(message) = queue.messages.get_mut(position) {
-            message.body = Body::Whole(buffer.into());
+            message.body = Body::Whole(buffers.seal(buffer));
         }
         self.announced -= 1;
         self.match_up(tag, position, effects);

@@ -14,16 +14,16 @@
 //! use std::sync::Arc;
 //! use std::task::{Context, Poll, Waker};
 //!
-//! use bytes::Bytes;
-//! use matching::{Inbox, Limits};
+//! use matching::{Buffers, Inbox, Limits};
 //! use transport::Tag;
 //!
 //! let limits = Limits { window: 1 << 20, max_message: 1 << 30, max_announced: 100, max_part: 1 << 20 };
-//! let (mut inbox, tag) = (Inbox::new(limits, Arc::default()), Tag::new(0, 7));
+//! let (mut inbox, tag) = (Inbox::new(limits, Arc::default(), Buffers::default()), Tag::new(0, 7));
 //!
 //! // Five bytes arrive, then somebody receives.
-//! assert!(inbox.expect(tag, 5)?);
-//! let _ = inbox.deliver(tag, Bytes::from_static(b"hello"));
+//! let mut payload = inbox.expect(tag, 5)?.unwrap();
+//! payload.extend(b"hello");
+//! let _ = inbox.deliver(tag, payload);
 //! let (ticket, _) = inbox.post(tag);
 //! let Poll::Ready((received, effects)) = inbox.poll(tag, ticket, &Context::from_waker(Waker::noop())) else {
 //!     panic!("it has arrived");
@@ -36,9 +36,11 @@
 #![forbid(unsafe_code)]
 
 mod aborts;
+mod buffers;
 mod completion;
 mod inbox;
 
 pub use aborts::{Aborts, MAX_REASON, gone, shorten};
+pub use buffers::Buffers;
 pub use completion::{Completion, Posted, lock, register};
 pub use inbox::{Effects, Inbox, Limits, MESSAGE_COST};

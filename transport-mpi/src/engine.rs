@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use matching::{Aborts, Completion, Effects, Inbox, Limits, MESSAGE_COST};
+use matching::{Aborts, Buffers, Completion, Effects, Inbox, Limits, MESSAGE_COST};
 use transport::{Error, Rank, Scope, Tag};
 
 use crate::MpiError;
@@ -128,9 +128,9 @@ impl Engine {
     ) -> Result<Self, MpiError> {
         let mut slots: Vec<_> = (0..SLOTS).map(|_| Slot::new()).collect();
         slots.iter_mut().try_for_each(|slot| slot.post(comm))?;
-        let aborts = Arc::new(Aborts::default());
+        let (aborts, buffers) = (Arc::new(Aborts::default()), Buffers::default());
         let peer = |terms: &Terms| Peer {
-            inbox: Inbox::new(limits, Arc::clone(&aborts)),
+            inbox: Inbox::new(limits, Arc::clone(&aborts), buffers.clone()),
             owed: 0,
             terms: *terms,
             room: terms.window,

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bootstrap::liveness::Detector;
-use matching::{Aborts, gone};
+use matching::{Aborts, Buffers, gone};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -109,15 +109,15 @@ fn assemble(
     own: Limits,
     peers: Vec<Option<Peer>>,
 ) -> (Arc<World>, Vec<(Arc<Link>, OwnedReadHalf)>) {
-    let (start, aborts) = (Instant::now(), Arc::new(Aborts::default()));
+    let (start, aborts, buffers) = (Instant::now(), Arc::new(Aborts::default()), Buffers::default());
     let (mut links, mut sockets) = (Vec::new(), Vec::new());
     for (number, peer) in (0..).zip(peers) {
         let Some(Peer { stream, limits: its }) = peer else {
-            links.push(Arc::new(Link::to_self(rank, own, &aborts)));
+            links.push(Arc::new(Link::to_self(rank, own, &aborts, &buffers)));
             continue;
         };
         let (reading, writing) = stream.into_split();
-        let link = Arc::new(Link::to_peer(Rank(number), own, its, &aborts, start, writing));
+        let link = Arc::new(Link::to_peer(Rank(number), own, its, &aborts, &buffers, start, writing));
         sockets.push((Arc::clone(&link), reading));
         links.push(link);
     }

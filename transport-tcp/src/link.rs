@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use matching::{Aborts, Completion, Effects, Inbox, Posted, lock};
+use matching::{Aborts, Buffers, Completion, Effects, Inbox, Posted, lock};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
 use transport::{Error, Rank, Scope, Tag};
@@ -29,10 +29,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>) -> Self {
+    pub(crate) fn to_self(rank: Rank, own: Limits, aborts: &Arc<Aborts>, buffers: &Buffers) -> Self {
         Self {
             peer: rank,
-            inbox: Inbox::new(own.of_inbox(), Arc::clone(aborts)).into(),
+            inbox: Inbox::new(own.of_inbox(), Arc::clone(aborts), buffers.clone()).into(),
             outbox: None,
             own,
             its_patience: own.failure_timeout,
@@ -44,11 +44,12 @@ impl Link {
         own: Limits,
         its: Limits,
         aborts: &Arc<Aborts>,
+        buffers: &Buffers,
         start: Instant,
         socket: OwnedWriteHalf,
     ) -> Self {
         let outbox = Outbox::new(peer, its, own, Arc::clone(aborts), socket, start);
-        let link = Self::to_self(peer, own, aborts);
+        let link = Self::to_self(peer, own, aborts, buffers);
         Self { outbox: Some(outbox), its_patience: its.failure_timeout, ..link }
     }
 

@@ -111,11 +111,8 @@ fn begin(link: &Link, decoder: &mut Decoder, header: &Header) -> Result<(), Stri
     let Some(outbox) = &link.outbox else { return Ok(()) };
     outbox.credit(header.credit)?;
     let into = match header.kind {
-        Kind::Eager => {
-            // Bounded by the window, which this rank has granted.
-            let wanted = lock(&link.inbox).expect(header.tag, header.length)?;
-            wanted.then(|| Vec::with_capacity(usize::try_from(header.length).unwrap_or(0)))
-        }
+        // Bounded by the window, which this rank has granted.
+        Kind::Eager => lock(&link.inbox).expect(header.tag, header.length)?,
         Kind::Part => lock(&link.inbox).expect_part(header.tag, header.id, header.length)?,
         Kind::Abort => Some(Vec::new()),
         Kind::Announce => {
@@ -136,7 +133,7 @@ fn begin(link: &Link, decoder: &mut Decoder, header: &Header) -> Result<(), Stri
 /// Acts on a frame that has arrived whole.
 fn finish(world: &World, link: &Link, header: &Header, payload: Vec<u8>) -> Result<(), String> {
     match header.kind {
-        Kind::Eager => link.change(|inbox| inbox.deliver(header.tag, payload.into())),
+        Kind::Eager => link.change(|inbox| inbox.deliver(header.tag, payload)),
         Kind::Part => link.change(|inbox| inbox.part_arrived(header.id, header.length, payload)),
         Kind::Abort => {
             let scope = if header.id == 1 { Scope::World } else { Scope::Context(header.tag.context) };

@@ -1,0 +1,147 @@
+//! Memory of long messages, used again.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use crate::completion::lock;
+
+/// Shorter buffers are left to the allocator, which is good at them.
+const LONG: usize = 64 << 10;
+
+/// Memory for messages: what a message occupied serves the next one once nobody holds it any more.
+///
+/// Fresh memory costs a page fault every 4 KiB, which takes as long as to copy what it holds. No more is kept than
+/// messages have occupied at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers(Arc<Mutex<Pool>>);
+
+#[derive(Debug, Default)]
+struct Pool {
+    spare: Vec<Vec<u8>>,
+    /// Bytes in `spare`.
+    kept: usize,
+    /// Bytes of messages that somebody holds, and the most there have been.
+    lent: usize,
+    most_lent: usize,
+}
+
+/// A message's memory, until its last reader drops it.
+struct Lent {
+    buffer: Vec<u8>,
+    from: Buffers,
+}
+
+impl Buffers {
+    /// An empty buffer with room for at least `length` bytes, if one is to be had without new memory.
+    #[must_use]
+    pub fn take(&self, length: usize) -> Option<Vec<u8>> {
+        if length < LONG {
+            return None;
+        }
+        let mut pool = lock(&self.0);
+        // The tightest, and none that would waste more than it serves.
+        let fits = |buffer: &Vec<u8>| (length..=length.saturating_mul(2)).contains(&buffer.capacity());
+        let candidates = pool.spare.iter().enumerate().filter(|(_, buffer)| fits(buffer));
+        let (tightest, _) = candidates.min_by_key(|(_, buffer)| buffer.capacity())?;
+        let buffer = pool.spare.swap_remove(tightest);
+        pool.kept -= buffer.capacity();
+        Some(buffer)
+    }
+
+    /// The message that a buffer has become.
+    #[must_use]
+    pub fn seal(&self, buffer: Vec<u8>) -> Bytes {
+        if buffer.capacity() < LONG {
+            return buffer.into();
+        }
+        let mut pool = lock(&self.0);
+        pool.lent += buffer.capacity();
+        pool.most_lent = pool.most_lent.max(pool.lent);
+        let unused = pool.shrink();
+        drop(pool);
+        drop(unused);
+        Bytes::from_owner(Lent { buffer, from: self.clone() })
+    }
+}
+
+impl Pool {
+    /// Gives up what exceeds the most that messages have occupied.
+    fn shrink(&mut self) -> Vec<Vec<u8>> {
+        let mut unused = Vec::new();
+        while self.kept + self.lent > self.most_lent
+            && let Some(buffer) = self.spare.pop()
+        {
+            self.kept -= buffer.capacity();
+            unused.push(buffer);
+        }
+        unused
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let mut pool = lock(&self.from.0);
+        pool.lent -= buffer.capacity();
+        pool.kept += buffer.capacity();
+        pool.spare.push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_message_takes_the_place_of_one_that_is_gone() {
+        let buffers = Buffers::default();
+        let message = buffers.seal(vec![7; LONG + 1]);
+        let (address, part) = (message.as_ptr(), message.slice(5..));
+        assert_eq!(buffers.take(LONG), None);
+        drop(message);
+        assert_eq!((buffers.take(LONG), &part[..]), (None, &[7; LONG - 4][..]));
+        drop(part);
+        let again = buffers.take(LONG).unwrap_or_default();
+        assert_eq!((again.as_ptr(), again.len(), again.capacity()), (address, 0, LONG + 1));
+    }
+
+    #[test]
+    fn short_messages_and_much_too_large_buffers_are_left_alone() {
+        let buffers = Buffers::default();
+        drop(buffers.seal(vec![1; LONG - 1]));
+        drop(buffers.seal(vec![1; 8 * LONG]));
+        assert_eq!((buffers.take(LONG - 1), buffers.take(LONG)), (None, None));
+        assert!(buffers.take(4 * LONG).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_kept_than_was_in_use_at_one_time(lengths in vec((LONG..9 * LONG, 0..4_usize), 1..60)) {
+            let buffers = Buffers::default();
+            let (mut held, mut most) = (Vec::new(), 0);
+            for (length, end) in lengths {
+                let mut buffer = buffers.take(length).unwrap_or_else(|| Vec::with_capacity(length));
+                prop_assert!(buffer.is_empty() && buffer.capacity() >= length);
+                buffer.resize(length, end as u8);
+                held.push((buffer.capacity(), buffers.seal(buffer)));
+                let in_use: usize = held.iter().map(|(capacity, _)| capacity).sum();
+                most = most.max(in_use);
+                prop_assert_eq!(lock(&buffers.0).lent, in_use);
+                held.drain(..end.min(held.len()));
+                let pool = lock(&buffers.0);
+                prop_assert!(pool.kept + pool.lent <= most);
+                prop_assert_eq!(pool.kept, pool.spare.iter().map(Vec::capacity).sum::<usize>());
+            }
+        }
+    }
+}

@@ -57,6 +57,10 @@ impl Contender for Collective<'_> {
         matches!(self.operation, Operation::Dense { .. })
     }
 
+    fn is_peer(&self) -> bool {
+        false
+    }
+
     fn prepare(&mut self) {
         match &mut self.operation {
             Operation::Dense { .. } => {}

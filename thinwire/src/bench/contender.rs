@@ -13,6 +13,9 @@ pub(super) trait Contender {
     /// Whether it sums all values: what others are compared with.
     fn is_dense(&self) -> bool;
 
+    /// Whether another library does it: what this project is compared with.
+    fn is_peer(&self) -> bool;
+
     /// Gets ready for [`run`](Self::run): here it may free memory and take its time.
     fn prepare(&mut self);
 

@@ -94,6 +94,11 @@ impl Contender for Collective<'_> {
         Ok(Lap { elapsed, traffic: Some(since(before, communicator.traffic())) })
     }
 
+    /// The transport makes its own.
+    fn progress(&self) -> bool {
+        false
+    }
+
     fn outcome(&self) -> anyhow::Result<Outcome<'_>> {
         let never = "nothing has been summed yet";
         Ok(match &self.operation {

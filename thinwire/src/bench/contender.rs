@@ -22,6 +22,10 @@ pub(super) trait Contender {
     /// Sums once.
     fn run(&mut self) -> anyhow::Result<Lap>;
 
+    /// Called again and again while this rank waits for others after a run, if it returns true: moves on what they may
+    /// still need of it.
+    fn progress(&self) -> bool;
+
     /// What this rank has after a run, and what that must be.
     fn outcome(&self) -> anyhow::Result<Outcome<'_>>;
 }

@@ -1,3 +1,6 @@
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+
 use anyhow::{bail, ensure};
 use collectives::Communicator;
 use serde::{Deserialize, Serialize};
@@ -19,17 +22,12 @@ pub(super) fn measure(
     oracle: &Oracle,
     iterations: u32,
 ) -> anyhow::Result<Row> {
-    contender.prepare();
-    // What others do may keep this rank from helping to end what came before.
-    block_on(communicator.barrier())?;
-    contender.run()?;
+    run(communicator, contender)?;
     let is_exact = matches!(contender.outcome()?, Outcome::Sum(_));
     verify(communicator, contender.outcome()?, input, oracle)?;
     let mut record = Record::default();
     for _ in 0..iterations {
-        contender.prepare();
-        block_on(communicator.barrier())?;
-        record.add(&contender.run()?);
+        record.add(&run(communicator, contender)?);
     }
     let records = ranks::exchange(communicator, &record)?;
     let slowest = slowest(&records, iterations)?;
@@ -50,6 +48,31 @@ pub(super) fn measure(
         is_exact,
         is_peer: contender.is_peer(),
     })
+}
+
+/// Lets a contender sum once, from a common start to a common end.
+///
+/// Whatever it uses is then still: another library may keep this rank from moving what came before, and afterwards a rank
+/// that waits in a collective of ours may still owe that library's messages to others.
+fn run(communicator: &Communicator<AnyTransport>, contender: &mut dyn Contender) -> anyhow::Result<Lap> {
+    contender.prepare();
+    meet(communicator, contender)?;
+    let lap = contender.run()?;
+    meet(communicator, contender)?;
+    Ok(lap)
+}
+
+/// Waits for all ranks, and lets the contender help them meanwhile.
+fn meet(communicator: &Communicator<AnyTransport>, contender: &dyn Contender) -> anyhow::Result<()> {
+    let mut barrier = pin!(communicator.barrier());
+    block_on(poll_fn(|context| {
+        let outcome = barrier.as_mut().poll(context);
+        if outcome.is_pending() && contender.progress() {
+            context.waker().wake_by_ref();
+        }
+        outcome
+    }))?;
+    Ok(())
 }
 
 /// What a rank found when it checked its result.
@@ -175,6 +198,10 @@ mod tests {
 
         fn run(&mut self) -> anyhow::Result<Lap> {
             Ok(Lap { elapsed: Duration::from_micros(1), traffic: None })
+        }
+
+        fn progress(&self) -> bool {
+            false
         }
 
         fn outcome(&self) -> anyhow::Result<Outcome<'_>> {

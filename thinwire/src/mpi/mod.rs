@@ -69,9 +69,8 @@ pub(crate) fn enter<R>(
             Ok(match usage {
                 Use::Peers => {
                     let config = rendezvous::config(&communicator, timeout)?;
-                    AnyTransport::new(
-                        TcpTransport::connect(&config, &transport_tcp::Options::default()).setup()?,
-                    )
+                    let connect = || TcpTransport::connect(&config, &transport_tcp::Options::default());
+                    AnyTransport::new(beside(&communicator, connect)?.setup()?)
                 }
                 Use::Transport | Use::TransportAndPeers => AnyTransport::new(
                     MpiTransport::new(&communicator, &transport_mpi::Options::default()).setup()?,
@@ -89,6 +88,34 @@ pub(crate) fn enter<R>(
         communicator.abort(i32::from(error.exit_code()));
     }
     result
+}
+
+/// Lets MPI move what it has taken from this rank and others may still wait for.
+#[cfg(feature = "mpi")]
+pub(crate) fn progress(world: &World) {
+    use ::mpi::point_to_point::Source as _;
+    use ::mpi::traits::Communicator as _;
+
+    // Nobody sends such messages: looking for one is what makes MPI move.
+    let _ = world.any_process().immediate_probe();
+}
+
+/// Waits for other ranks without MPI, on a thread of its own, while MPI moves on.
+#[cfg(feature = "mpi")]
+fn beside<R: Send>(world: &World, wait: impl FnOnce() -> R + Send) -> Result<R, Error> {
+    use std::panic::resume_unwind;
+    use std::thread;
+
+    use crate::error::When as _;
+
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("connect".into()).spawn_scoped(scope, wait).setup()?;
+        while !thread.is_finished() {
+            progress(world);
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().map_err(|panic| resume_unwind(panic))
+    })
 }
 
 /// Without the feature there is no MPI.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use sparse_core::SparseVec;
 
 use crate::bench::contender::{Contender, Lap, Outcome, View};
-use crate::mpi::World;
+use crate::mpi::{self, World};
 
 /// An allgather of sparse vectors by MPI and a local sum: what `topk_allgather` does, with MPI's communication.
 ///
@@ -91,6 +91,11 @@ impl Contender for Allgatherv<'_> {
         let begun = Instant::now();
         self.sum = Some(self.allgather()?);
         Ok(Lap { elapsed: begun.elapsed(), traffic: None })
+    }
+
+    fn progress(&self) -> bool {
+        mpi::progress(self.world);
+        true
     }
 
     fn outcome(&self) -> anyhow::Result<Outcome<'_>> {

@@ -5,7 +5,7 @@ use ::mpi::traits::CommunicatorCollectives as _;
 use sparse_core::SparseVec;
 
 use crate::bench::contender::{Contender, Lap, Outcome, View};
-use crate::mpi::World;
+use crate::mpi::{self, World};
 
 /// MPI_Allreduce of the dense vectors.
 pub(super) struct Allreduce<'a> {
@@ -42,6 +42,11 @@ impl Contender for Allreduce<'_> {
         let begun = Instant::now();
         self.world.all_reduce_into(&self.input[..], &mut self.output[..], SystemOperation::sum());
         Ok(Lap { elapsed: begun.elapsed(), traffic: None })
+    }
+
+    fn progress(&self) -> bool {
+        mpi::progress(self.world);
+        true
     }
 
     fn outcome(&self) -> anyhow::Result<Outcome<'_>> {

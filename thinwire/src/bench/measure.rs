@@ -52,8 +52,8 @@ pub(super) fn measure(
 
 /// Lets a contender sum once, from a common start to a common end.
 ///
-/// Whatever it uses is then still: another library may keep this rank from moving what came before, and afterwards a rank
-/// that waits in a collective of ours may still owe that library's messages to others.
+/// Whatever it uses is then still: another library may keep this rank from moving what came before, and afterwards a
+/// rank that waits in a collective of ours may still owe that library's messages to others.
 fn run(communicator: &Communicator<AnyTransport>, contender: &mut dyn Contender) -> anyhow::Result<Lap> {
     contender.prepare();
     meet(communicator, contender)?;

@@ -1,8 +1,8 @@
 //! What MPI itself makes of the same sum.
 //!
-//! Nothing of a transport over MPI moves while a collective of MPI keeps the thread, and nothing of MPI while one over TCP
-//! does, even what others still wait for when the call has returned here. So one begins where the other has ended on
-//! every rank ([`super::measure`]).
+//! Nothing of a transport over MPI moves while a collective of MPI keeps the thread, and nothing of MPI while one over
+//! TCP does, even what others still wait for when the call has returned here. So one begins where the other has ended
+//! on every rank ([`super::measure`]).
 
 mod allgatherv;
 mod allreduce;

@@ -170,6 +170,14 @@ pub(crate) struct AllreduceArgs {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Measure MPI's own collectives too, in the world that mpirun has started
+    ///
+    /// After the algorithms of this program come MPI_Allreduce, as the library chooses and with each algorithm that
+    /// Open MPI's component `tuned` has, and a sum by MPI_Allgatherv. With --transport tcp this program's own
+    /// algorithms run over TCP between the same processes. Needs the feature `mpi`, as --transport mpi does.
+    #[arg(long)]
+    pub(crate) peers: bool,
+
     /// How many seconds to wait until all ranks have appeared [default: 30, or THINWIRE_TIMEOUT]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -192,7 +200,9 @@ Examples:
   thinwire bench allreduce
   thinwire bench allreduce --dim 16M --density 0.001 --algorithm dense_ring,ssar_split_allgather
   thinwire bench allreduce --transport local --ranks 8 --json
-  thinwire launch -n 4 -- thinwire bench allreduce --iterations 100",
+  thinwire launch -n 4 -- thinwire bench allreduce --iterations 100
+  mpirun -n 4 thinwire bench allreduce --transport mpi --peers
+  mpirun -n 4 --mca btl tcp,self --mca btl_tcp_if_include lo thinwire bench allreduce --peers",
         Algorithm::describe_all(),
         crate::bench::DEFAULT_ALGORITHMS.join(", ")
     )

@@ -17,6 +17,7 @@ use transport_tcp::{Options, TcpTransport};
 
 use crate::cli::TransportName;
 use crate::error::{Error, When as _};
+use crate::mpi::{self, Use};
 use crate::process::watch;
 
 /// How many ranks there are unless a world or the user says so.
@@ -39,15 +40,28 @@ pub(crate) enum Place {
 impl Place {
     /// Reads the environment, and refuses options that contradict it.
     ///
-    /// `asked` is the number of ranks that the user gave, by `option`.
+    /// `asked` is the number of ranks that the user gave, by `option`. With `peers`, MPI's collectives are wanted
+    /// beside the transport.
     pub(crate) fn find(
         transport: TransportName,
+        peers: bool,
         option: &'static str,
         asked: Option<usize>,
     ) -> Result<Self, Error> {
         let ranks = asked.unwrap_or(DEFAULT);
-        if transport == TransportName::Mpi {
-            return Ok(Self::World(World { option, asked, by: By::Mpi }));
+        let usage = match (transport, peers) {
+            (TransportName::Mpi, false) => Some(Use::Transport),
+            (TransportName::Mpi, true) => Some(Use::TransportAndPeers),
+            (TransportName::Tcp, true) => Some(Use::Peers),
+            (TransportName::Local, true) => {
+                return Err(Error::setup(
+                    "--peers measures MPI, whose ranks are processes that mpirun starts: leave --transport local out",
+                ));
+            }
+            (_, false) => None,
+        };
+        if let Some(usage) = usage {
+            return Ok(Self::World(World { option, asked, by: By::Mpi(usage) }));
         }
         let Some(config) = Config::from_env().setup()? else {
             return Ok(match transport {
@@ -77,7 +91,7 @@ pub(crate) struct World {
 #[derive(Debug)]
 enum By {
     Tcp(Config),
-    Mpi,
+    Mpi(Use),
 }
 
 impl World {
@@ -105,9 +119,9 @@ impl World {
                     let transport = TcpTransport::connect(&config, &Options::default()).setup()?;
                     Ok(AnyTransport::new(transport))
                 };
-                work(Entrance { rank, world_size, connect })
+                work(Entrance { rank, world_size, connect, peers: None })
             }
-            By::Mpi => crate::mpi::enter(self.option, self.asked, work),
+            By::Mpi(usage) => mpi::enter(usage, self.option, self.asked, timeout, work),
         }
     }
 }
@@ -117,6 +131,8 @@ pub(crate) struct Entrance<'a> {
     pub(crate) rank: Rank,
     pub(crate) world_size: usize,
     pub(crate) connect: &'a mut dyn FnMut() -> Result<AnyTransport, Error>,
+    /// Where MPI's own collectives run, if they are wanted.
+    pub(crate) peers: Option<&'a mpi::World>,
 }
 
 /// Runs a whole world in this process, a thread for each rank, and returns what rank 0 returns.

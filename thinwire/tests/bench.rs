@@ -173,6 +173,8 @@ fn options_that_make_no_sense_are_refused() {
         (&["--dim", "1.5M"], &["whole number"]),
         (&["--iterations", "0"], &["at least 1 iteration"]),
         (&["--transport", "udp"], &["tcp", "local"]),
+        (&["--peers", "--transport", "local"], &["--peers measures MPI", "leave --transport local out"]),
+        (&["--peers", "--dim", "3G"], &["--peers a vector has at most 2147483647"]),
     ] {
         refuses(thinwire(folder.path()).args(["bench", "allreduce"]).args(options), says);
     }
@@ -184,6 +186,14 @@ fn options_that_make_no_sense_are_refused() {
     };
     refuses(&mut options(&["--ranks", "3"]), &["--ranks 3 contradicts WORLD_SIZE=4"]);
     refuses(&mut options(&["--transport", "local"]), &["--transport local"]);
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn without_mpi_there_are_no_peers() {
+    let folder = folder();
+    let mut command = thinwire(folder.path());
+    refuses(command.args(["bench", "allreduce", "--peers"]), &["built without MPI", "--features mpi"]);
 }
 
 #[test]

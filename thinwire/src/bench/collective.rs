@@ -57,6 +57,10 @@ impl Contender for Collective<'_> {
         matches!(self.operation, Operation::Dense { .. })
     }
 
+    fn is_peer(&self) -> bool {
+        false
+    }
+
     fn prepare(&mut self) {
         match &mut self.operation {
             Operation::Dense { .. } => {}
@@ -88,6 +92,11 @@ impl Contender for Collective<'_> {
         }
         let elapsed = begun.elapsed();
         Ok(Lap { elapsed, traffic: Some(since(before, communicator.traffic())) })
+    }
+
+    /// The transport makes its own.
+    fn progress(&self) -> bool {
+        false
     }
 
     fn outcome(&self) -> anyhow::Result<Outcome<'_>> {

@@ -13,11 +13,18 @@ pub(super) trait Contender {
     /// Whether it sums all values: what others are compared with.
     fn is_dense(&self) -> bool;
 
+    /// Whether another library does it: what this project is compared with.
+    fn is_peer(&self) -> bool;
+
     /// Gets ready for [`run`](Self::run): here it may free memory and take its time.
     fn prepare(&mut self);
 
     /// Sums once.
     fn run(&mut self) -> anyhow::Result<Lap>;
+
+    /// Called again and again while this rank waits for others after a run, if it returns true: moves on what they may
+    /// still need of it.
+    fn progress(&self) -> bool;
 
     /// What this rank has after a run, and what that must be.
     fn outcome(&self) -> anyhow::Result<Outcome<'_>>;

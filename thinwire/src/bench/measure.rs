@@ -1,3 +1,6 @@
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+
 use anyhow::{bail, ensure};
 use collectives::Communicator;
 use serde::{Deserialize, Serialize};
@@ -19,14 +22,12 @@ pub(super) fn measure(
     oracle: &Oracle,
     iterations: u32,
 ) -> anyhow::Result<Row> {
-    contender.prepare();
-    contender.run()?;
+    run(communicator, contender)?;
+    let is_exact = matches!(contender.outcome()?, Outcome::Sum(_));
     verify(communicator, contender.outcome()?, input, oracle)?;
     let mut record = Record::default();
     for _ in 0..iterations {
-        contender.prepare();
-        block_on(communicator.barrier())?;
-        record.add(&contender.run()?);
+        record.add(&run(communicator, contender)?);
     }
     let records = ranks::exchange(communicator, &record)?;
     let slowest = slowest(&records, iterations)?;
@@ -44,7 +45,34 @@ pub(super) fn measure(
         bytes_sent_max: most(|record| record.bytes_sent),
         bytes_received_max: most(|record| record.bytes_received),
         is_dense: contender.is_dense(),
+        is_exact,
+        is_peer: contender.is_peer(),
     })
+}
+
+/// Lets a contender sum once, from a common start to a common end.
+///
+/// Whatever it uses is then still: another library may keep this rank from moving what came before, and afterwards a
+/// rank that waits in a collective of ours may still owe that library's messages to others.
+fn run(communicator: &Communicator<AnyTransport>, contender: &mut dyn Contender) -> anyhow::Result<Lap> {
+    contender.prepare();
+    meet(communicator, contender)?;
+    let lap = contender.run()?;
+    meet(communicator, contender)?;
+    Ok(lap)
+}
+
+/// Waits for all ranks, and lets the contender help them meanwhile.
+fn meet(communicator: &Communicator<AnyTransport>, contender: &dyn Contender) -> anyhow::Result<()> {
+    let mut barrier = pin!(communicator.barrier());
+    block_on(poll_fn(|context| {
+        let outcome = barrier.as_mut().poll(context);
+        if outcome.is_pending() && contender.progress() {
+            context.waker().wake_by_ref();
+        }
+        outcome
+    }))?;
+    Ok(())
 }
 
 /// What a rank found when it checked its result.
@@ -137,7 +165,10 @@ mod tests {
     use crate::bench::contender::View;
     use crate::error::When as _;
     use crate::ranks::in_threads;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+    use transport::Rank;
 
     #[test]
     fn a_lap_takes_as_long_as_the_slowest_rank() {
@@ -148,12 +179,17 @@ mod tests {
         assert!(missing.contains("rank 1 tells of 0 iterations"), "{missing}");
     }
 
-    /// Ends with what it was given, on every rank as it says.
-    struct Given {
+    /// Ends with what it was given, on every rank as it says, and on all but rank 0 only with the help of rank 0, which
+    /// has ended before.
+    struct Given<'a> {
         sum: Vec<f32>,
+        rank: Rank,
+        runs: u32,
+        /// The runs that rank 0 has helped with.
+        helped: &'a AtomicU32,
     }
 
-    impl Contender for Given {
+    impl Contender for Given<'_> {
         fn name(&self) -> &str {
             "given"
         }
@@ -162,10 +198,28 @@ mod tests {
             true
         }
 
+        fn is_peer(&self) -> bool {
+            false
+        }
+
         fn prepare(&mut self) {}
 
         fn run(&mut self) -> anyhow::Result<Lap> {
+            self.runs += 1;
+            let begun = Instant::now();
+            while self.rank != Rank(0) && self.helped.load(Ordering::Relaxed) < self.runs {
+                ensure!(begun.elapsed() < Duration::from_secs(10), "rank 0 does not help");
+                thread::yield_now();
+            }
             Ok(Lap { elapsed: Duration::from_micros(1), traffic: None })
+        }
+
+        fn progress(&self) -> bool {
+            let helps = self.rank == Rank(0);
+            if helps {
+                self.helped.store(self.runs, Ordering::Relaxed);
+            }
+            helps
         }
 
         fn outcome(&self) -> anyhow::Result<Outcome<'_>> {
@@ -175,11 +229,13 @@ mod tests {
 
     /// What rank 0 gets when three ranks that bring [1, 0] each end with these sums.
     fn measured(sums: [[f32; 2]; 3]) -> Result<Row, String> {
+        let helped = AtomicU32::new(0);
         let result = in_threads(3, |transport| {
             let communicator = Communicator::new(transport);
             let input = SparseVec::new(2, vec![0], vec![1.0]).run()?;
             let oracle = Oracle::new(2, std::iter::repeat_n(Ok(input.clone()), 3)).run()?;
-            let mut contender = Given { sum: sums[communicator.rank().index()].to_vec() };
+            let rank = communicator.rank();
+            let mut contender = Given { sum: sums[rank.index()].to_vec(), rank, runs: 0, helped: &helped };
             measure(&communicator, &mut contender, &input, &oracle, 2).run()
         });
         result.map_err(|error| error.to_string())

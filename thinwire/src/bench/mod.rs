@@ -2,13 +2,15 @@
 //!
 //! Every rank makes its input and the oracle ([`input`], [`oracle`]), then lets one [`Contender`] after the
 //! other sum ([`measure`]); rank 0 shows a [`report::Row`] for each. What other libraries can do is a
-//! contender of its own.
+//! contender of its own, as MPI's collectives are.
 
 mod collective;
 mod contender;
 mod input;
 mod measure;
 mod oracle;
+#[cfg(feature = "mpi")]
+mod peers;
 mod plan;
 mod report;
 
@@ -18,30 +20,39 @@ use transport::{AnyTransport, Rank, Transport as _};
 
 use crate::cli::AllreduceArgs;
 use crate::error::{Error, When as _};
+use crate::mpi;
 use crate::process::starter;
 use crate::ranks::{self, Place};
 
 use collective::Collective;
+use contender::Contender;
 use oracle::Oracle;
 use plan::Plan;
 use report::Report;
 
 pub(crate) use plan::DEFAULT_ALGORITHMS;
 
-/// Measures as asked: joins the world of the environment, or makes one.
+/// Measures as asked: joins the world of the environment or of mpirun, or makes one.
 pub(crate) fn allreduce(args: &AllreduceArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
-    match Place::find(args.transport, "--ranks", args.ranks)? {
-        Place::World(world) => {
-            world.enter(args.timeout, |entrance| take_part((entrance.connect)()?, &plan, args.json))
+    let json = args.json;
+    match Place::find(args.transport, args.peers, "--ranks", args.ranks)? {
+        Place::World(world) => world
+            .enter(args.timeout, |entrance| take_part((entrance.connect)()?, entrance.peers, &plan, json)),
+        Place::Threads(ranks) => {
+            ranks::in_threads(ranks, |transport| take_part(transport, None, &plan, json))
         }
-        Place::Threads(ranks) => ranks::in_threads(ranks, |transport| take_part(transport, &plan, args.json)),
         Place::Processes(ranks) => starter::start(ranks),
     }
 }
 
 /// What each rank of the world does.
-fn take_part(transport: AnyTransport, plan: &Plan, json: bool) -> Result<(), Error> {
+fn take_part(
+    transport: AnyTransport,
+    world: Option<&mpi::World>,
+    plan: &Plan,
+    json: bool,
+) -> Result<(), Error> {
     let leads = transport.rank() == Rank(0);
     let mut report = if leads { Report::shown(json) } else { Report::silent() };
     let communicator = Communicator::new(transport);
@@ -49,14 +60,38 @@ fn take_part(transport: AnyTransport, plan: &Plan, json: bool) -> Result<(), Err
     let input = plan.input(communicator.rank()).run()?;
     let ranks = (0..communicator.world_size()).map(Rank::from_index);
     let oracle = Oracle::new(plan.dim, ranks.map(|rank| plan.input(rank))).run()?;
-    for (number, algorithm) in plan.algorithms.iter().enumerate() {
-        report.progress(format!("{algorithm}, {} of {}", number + 1, plan.algorithms.len()));
-        let mut contender = Collective::new(&communicator, *algorithm, &input, plan.seed).run()?;
-        let row = measure::measure(&communicator, &mut contender, &input, &oracle, plan.iterations)
-            .with_context(|| algorithm.to_string())
+    let (mut number, own) = (0, plan.algorithms.len());
+    let mut measure = |contender: &mut dyn Contender| {
+        number += 1;
+        let of_own = if number <= own { format!(", {number} of {own}") } else { String::new() };
+        report.progress(format!("{}{of_own}", contender.name()));
+        let row = measure::measure(&communicator, contender, &input, &oracle, plan.iterations)
+            .with_context(|| contender.name().to_owned())
             .run()?;
-        report.add(row)?;
+        report.add(row)
+    };
+    for algorithm in &plan.algorithms {
+        measure(&mut Collective::new(&communicator, *algorithm, &input, plan.seed).run()?)?;
     }
-    report.end();
+    let note = match world {
+        Some(world) => peers::each(world, &communicator, &input, &mut measure)?,
+        None => None,
+    };
+    report.end(note.as_deref());
     Ok(())
+}
+
+/// Without the feature there is no world to find peers in.
+#[cfg(not(feature = "mpi"))]
+mod peers {
+    use super::{AnyTransport, Communicator, Contender, Error, mpi};
+
+    pub(super) fn each(
+        world: &mpi::World,
+        _communicator: &Communicator<AnyTransport>,
+        _input: &sparse_core::SparseVec<f32>,
+        _measure: &mut dyn FnMut(&mut dyn Contender) -> Result<(), Error>,
+    ) -> Result<Option<String>, Error> {
+        match *world {}
+    }
 }

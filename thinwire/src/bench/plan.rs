@@ -31,6 +31,12 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(args: &AllreduceArgs) -> Result<Self, Error> {
+        if args.peers && i32::try_from(args.dim).is_err() {
+            return Err(Error::setup(format!(
+                "MPI counts values in 31 bits, so with --peers a vector has at most {} of them",
+                i32::MAX
+            )));
+        }
         let default = || DEFAULT_ALGORITHMS.iter().map(|name| name.parse()).collect::<Result<_, _>>();
         let given = &args.algorithms;
         let wanted: Vec<Algorithm> =

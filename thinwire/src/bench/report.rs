@@ -21,6 +21,12 @@ pub(super) struct Row {
     pub(super) bytes_received_max: Option<u64>,
     #[serde(skip)]
     pub(super) is_dense: bool,
+    /// The result is the whole sum, and not rounded.
+    #[serde(skip)]
+    pub(super) is_exact: bool,
+    /// Another library's.
+    #[serde(skip)]
+    pub(super) is_peer: bool,
 }
 
 /// Shows the rows: as JSON at once, as a table at the end.
@@ -67,10 +73,16 @@ impl Report {
         Ok(())
     }
 
-    pub(super) fn end(self) {
+    /// Ends with what the table does not show, if anything.
+    pub(super) fn end(self, note: Option<&str>) {
         self.progress.finish_and_clear();
         if !self.rows.is_empty() {
             print(&render(&self.rows));
+        }
+        if let Some(note) = note
+            && !matches!(self.form, Form::Silent)
+        {
+            eprintln!("thinwire: note: {note}");
         }
     }
 }
@@ -91,7 +103,24 @@ fn render(rows: &[Row]) -> String {
     if let Some(Row { algorithm, .. }) = dense {
         text.push_str(&format!("\n`speed-up` (median) compares with {algorithm}."));
     }
+    text.push_str(&compare_with_peers(rows).unwrap_or_default());
     text
+}
+
+/// Which of another library's dense sums is the fastest, and how the fastest of this project's that has the same result
+/// compares.
+fn compare_with_peers(rows: &[Row]) -> Option<String> {
+    let fastest = |is_one: &dyn Fn(&Row) -> bool| {
+        rows.iter().filter(|row| is_one(row)).min_by(|a, b| a.median_ms.total_cmp(&b.median_ms))
+    };
+    let peer = fastest(&|row| row.is_peer && row.is_dense)?;
+    let mut text =
+        format!("\nThe fastest MPI_Allreduce (median) is {}: {:.3} ms.", peer.algorithm, peer.median_ms);
+    if let Some(own) = fastest(&|row| !row.is_peer && row.is_exact) {
+        let ratio = peer.median_ms / own.median_ms;
+        text.push_str(&format!(" The fastest of thinwire's exact sums, {}: {ratio:.2}x.", own.algorithm));
+    }
+    Some(text)
 }
 
 fn cells(row: &Row, dense: Option<&Row>) -> [String; 7] {
@@ -125,6 +154,8 @@ mod tests {
             bytes_sent_max: Some(6000),
             bytes_received_max: None,
             is_dense,
+            is_exact: true,
+            is_peer: false,
         }
     }
 
@@ -144,5 +175,23 @@ mod tests {
         let text = render(&[row("topk", false, 2.0)]);
         assert!(!text.contains("compares"), "{text}");
         assert!(text.lines().any(|line| line.contains("topk") && line.trim_end().ends_with('-')), "{text}");
+    }
+
+    #[test]
+    fn the_fastest_peer_is_compared_with_the_fastest_exact_sum() {
+        let peer = |row: Row| Row { is_peer: true, ..row };
+        let mut rows = vec![
+            row("ring", true, 4.0),
+            row("sparse", false, 2.0),
+            Row { is_exact: false, ..row("gtopk", false, 1.0) },
+            peer(row("mpi_slow", true, 9.0)),
+            peer(row("mpi_fast", true, 5.0)),
+            peer(row("mpi_topk", false, 3.0)),
+        ];
+        let text = render(&rows);
+        assert!(text.contains("The fastest MPI_Allreduce (median) is mpi_fast: 5.000 ms."), "{text}");
+        assert!(text.ends_with("exact sums, sparse: 2.50x."), "{text}");
+        rows.truncate(3);
+        assert!(!render(&rows).contains("MPI_Allreduce"));
     }
 }

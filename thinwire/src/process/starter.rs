@@ -78,7 +78,7 @@ pub(crate) fn start(ranks: usize) -> Result<(), Error> {
 }
 
 /// Keeps other users' processes on this machine out of the world.
-fn secret() -> Result<String, Error> {
+pub(crate) fn secret() -> Result<String, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::setup(format!("no random numbers: {error}")))?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))

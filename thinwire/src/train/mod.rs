@@ -20,7 +20,7 @@ pub(crate) use outcome::{Outcome, compare_with_dense};
 pub(crate) fn train(args: &TrainArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
     let files = Files { json: args.json.clone(), plot: args.plot.clone() };
-    match Place::find(args.transport, "--workers", args.workers)? {
+    match Place::find(args.transport, false, "--workers", args.workers)? {
         Place::World(world) => {
             ranks::use_one_thread();
             world.enter(args.timeout, |entrance| {

@@ -17,7 +17,7 @@ pub(crate) async fn binomial<T: Transport>(
     root: usize,
     payload: Bytes,
 ) -> Result<Bytes, Error> {
-    let own = wire::encode_opaque(operation.fingerprint(), &payload);
+    let own = operation.opaque(&[&payload]);
     let (from, frame) = down(operation, root, own).await?;
     frame.into_opaque().map_err(|source| Error::malformed(from, source))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sparse_core::{Element, SparseVec, Stream};
-use transport::{Rank, Transport};
+use transport::{Buffers, Rank, Transport};
 
 use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
 use crate::call::{Call, Operation};
@@ -109,6 +109,7 @@ impl<T: Transport> Communicator<T> {
             sequence: AtomicU32::new(0),
             traffic: TrafficCounters::default(),
             poison: Mutex::new(None),
+            buffers: Buffers::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -296,6 +297,8 @@ pub(crate) struct Shared<T> {
     pub(crate) sequence: AtomicU32,
     pub(crate) traffic: TrafficCounters,
     pub(crate) poison: Mutex<Option<Arc<Error>>>,
+    /// Memory of the messages that this rank sends.
+    pub(crate) buffers: Buffers,
 }
 
 #[derive(Default)]

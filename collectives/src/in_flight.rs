@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join};
 use sparse_core::wire::{self, Frame};
+use sparse_core::{Element, SparseView, Stream};
 use transport::{Rank, Scope, Tag, Transport};
 
 use crate::call::Call;
 use crate::communicator::Shared;
+use crate::decode;
 use crate::error::{Error, list};
 use crate::topology;
 
@@ -63,6 +65,48 @@ impl<T: Transport> InFlight<T> {
     /// The header of every message of this collective.
     pub(crate) fn fingerprint(&self) -> &wire::Fingerprint {
         &self.call.0
+    }
+
+    /// Dense values as a message.
+    pub(crate) fn dense<E: Element>(&self, values: &[E]) -> Bytes {
+        let length = wire::HEADER + size_of_val(values);
+        self.shared.buffers.fill(length, |out| wire::write_dense(out, self.fingerprint(), values))
+    }
+
+    /// `left` plus the dense values in the frame of `from`, as a message.
+    pub(crate) fn dense_sum<E: Element>(
+        &self,
+        left: &[E],
+        right: &Frame,
+        from: usize,
+    ) -> Result<Bytes, Error> {
+        let length = wire::HEADER + size_of_val(left);
+        let mut written = Ok(());
+        let message = self.shared.buffers.fill(length, |out| {
+            written = wire::write_dense_sum(out, self.fingerprint(), left, right);
+        });
+        written.map_err(|source| decode::value_or_malformed(source, from, self.rank()))?;
+        Ok(message)
+    }
+
+    /// A sparse vector as a message.
+    pub(crate) fn sparse<E: Element>(&self, view: SparseView<'_, E>) -> Bytes {
+        let length = wire::sparse_len::<E>(view.nnz());
+        self.shared.buffers.fill(length, |out| wire::write_sparse(out, self.fingerprint(), &view))
+    }
+
+    /// A stream as a message, in the form that it has.
+    pub(crate) fn stream<E: Element>(&self, stream: &Stream<E>) -> Bytes {
+        match stream {
+            Stream::Sparse(vector) => self.sparse(vector.view()),
+            Stream::Dense(values) => self.dense(values),
+        }
+    }
+
+    /// These bytes, one after the other, as a message.
+    pub(crate) fn opaque(&self, body: &[&[u8]]) -> Bytes {
+        let length = wire::HEADER + body.iter().map(|part| part.len()).sum::<usize>();
+        self.shared.buffers.fill(length, |out| wire::write_opaque(out, self.fingerprint(), body))
     }
 
     /// Posts a send.

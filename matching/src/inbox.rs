@@ -11,10 +11,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use transport::{Error, Rank, Scope, Tag};
+use transport::{Buffers, Error, Rank, Scope, Tag};
 
 use crate::aborts::Aborts;
-use crate::buffers::Buffers;
 use crate::completion::{Completion, Posted, register};
 
 /// What a message costs the window beside its payload, in bytes, so that the window bounds the number

@@ -14,8 +14,8 @@
 //! use std::sync::Arc;
 //! use std::task::{Context, Poll, Waker};
 //!
-//! use matching::{Buffers, Inbox, Limits};
-//! use transport::Tag;
+//! use matching::{Inbox, Limits};
+//! use transport::{Buffers, Tag};
 //!
 //! let limits = Limits { window: 1 << 20, max_message: 1 << 30, max_announced: 100, max_part: 1 << 20 };
 //! let (mut inbox, tag) = (Inbox::new(limits, Arc::default(), Buffers::default()), Tag::new(0, 7));
@@ -36,11 +36,9 @@
 #![forbid(unsafe_code)]
 
 mod aborts;
-mod buffers;
 mod completion;
 mod inbox;
 
 pub use aborts::{Aborts, MAX_REASON, gone, shorten};
-pub use buffers::Buffers;
 pub use completion::{Completion, Posted, lock, register};
 pub use inbox::{Effects, Inbox, Limits, MESSAGE_COST};

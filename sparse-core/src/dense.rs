@@ -1,6 +1,6 @@
 use crate::error::check_same_dim;
 use crate::sparse_vec::narrow_at;
-use crate::{Element, Error, SparseVec};
+use crate::{Element, Error, SparseVec, SparseView};
 
 /// `dst[i] += src[i]`, `dst` being the left operand.
 ///
@@ -96,8 +96,16 @@ impl<T: Element> Accumulator<T> {
     /// # Errors
     /// [`Error::DimensionMismatch`].
     pub fn add_sparse(&mut self, vec: &SparseVec<T>) -> Result<(), Error> {
-        check_same_dim(self.sums.len() as u64, vec.dim())?;
-        for (index, value) in vec.iter() {
+        self.add_view(&vec.view())
+    }
+
+    /// Adds a borrowed sparse vector.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`].
+    pub fn add_view(&mut self, view: &SparseView<'_, T>) -> Result<(), Error> {
+        check_same_dim(self.sums.len() as u64, view.dim())?;
+        for (index, value) in view.iter() {
             let sum = &mut self.sums[index as usize];
             *sum = value.accumulate(*sum);
         }

@@ -46,12 +46,14 @@ mod merge;
 mod select;
 mod sparse_vec;
 mod stream;
+mod view;
 pub mod wire;
 
 pub use dense::{Accumulator, add_assign, scatter_add};
 pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
-pub use merge::{merge, reduce};
+pub use merge::{merge, reduce, reduce_views};
 pub use select::top_k;
 pub use sparse_vec::{Duplicates, SparseVec};
 pub use stream::{Stream, dense_is_shorter};
+pub use view::SparseView;

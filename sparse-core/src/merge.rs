@@ -1,7 +1,8 @@
 use std::mem;
 
+use crate::error::check_same_dim;
 use crate::sparse_vec::narrow_at;
-use crate::{Element, Error, SparseVec};
+use crate::{Element, Error, SparseVec, SparseView};
 
 /// The sum of two vectors; where both have an entry, `left`'s value is the left operand.
 ///
@@ -44,18 +45,27 @@ pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<Sp
 /// # Errors
 /// [`Error::NothingToSum`] for an empty slice, [`Error::DimensionMismatch`], [`Error::Overflow`].
 pub fn reduce<T: Element>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error> {
+    reduce_views(&parts.iter().map(SparseVec::view).collect::<Vec<_>>())
+}
+
+/// [`reduce`] of borrowed vectors.
+///
+/// # Errors
+/// As [`reduce`].
+pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec<T>, Error> {
     let (first, rest) = parts.split_first().ok_or(Error::NothingToSum)?;
-    rest.iter().try_for_each(|part| first.check_same_dim(part))?;
-    let total: usize = parts.iter().map(SparseVec::nnz).sum();
+    rest.iter().try_for_each(|part| check_same_dim(first.dim(), part.dim()))?;
+    let total: usize = parts.iter().map(SparseView::nnz).sum();
     let mut sum =
         SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
     let mut window = Window::<T>::new();
-    let mut rest: Vec<_> = parts.iter().map(|part| (part.indices(), part.values())).collect();
+    let rest = parts.iter().map(|part| (part.shifted_indices(), part.values()));
+    let mut rest: Vec<_> = rest.map(|((indices, base), values)| (indices, base, values)).collect();
     // Windows that nobody has entries in are never visited.
-    while let Some(next) = rest.iter().filter_map(|(indices, _)| indices.first()).min() {
+    while let Some(next) = rest.iter().filter_map(|(indices, base, _)| Some(indices.first()? - base)).min() {
         let start = next - next % WINDOW as u32;
-        for (indices, values) in &mut rest {
-            let taken = window.add(start, indices, values);
+        for (indices, base, values) in &mut rest {
+            let taken = window.add(start.wrapping_add(*base), indices, values);
             (*indices, *values) = (&indices[taken..], &values[taken..]);
         }
         window.drain_into(start, &mut sum)?;
@@ -81,7 +91,7 @@ impl<T: Element> Window<T> {
     fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
         let mut taken = 0;
         for (&index, &value) in indices.iter().zip(values) {
-            let offset = (index - start) as usize;
+            let offset = index.wrapping_sub(start) as usize;
             let Some(sum) = self.sums.get_mut(offset) else { break };
             let (word, bit) = (&mut self.touched[offset / 64 % (WINDOW / 64)], 1 << (offset % 64));
             // The first value is taken as it is: 0.0 + -0.0 would lose a sign.

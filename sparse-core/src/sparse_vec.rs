@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use crate::error::{check_dim, check_same_dim};
-use crate::{Element, Error, select};
+use crate::{Element, Error, SparseView, select};
 
 /// A sparse vector: strictly increasing indices below its dimension, and a value for each.
 ///
@@ -164,16 +164,7 @@ impl<T: Element> SparseVec<T> {
     #[must_use]
     #[track_caller]
     pub fn slice(&self, range: Range<u64>) -> Self {
-        let (start, end) = (range.start, range.end);
-        assert!(start <= end && end <= self.dim, "the range {range:?} is not within 0..{}", self.dim);
-        let from = self.indices.partition_point(|&index| u64::from(index) < start);
-        let to = self.indices.partition_point(|&index| u64::from(index) < end);
-        Self {
-            dim: end - start,
-            // An index in the part is at least `start`, so `start` fits a u32 when there is one.
-            indices: self.indices[from..to].iter().map(|&index| index - start as u32).collect(),
-            values: self.values[from..to].to_vec(),
-        }
+        self.view_of(range).to_vec()
     }
 
     /// The vectors one after the other, as one of the sum of their dimensions: the inverse of
@@ -182,15 +173,25 @@ impl<T: Element> SparseVec<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
-        let dim = parts.iter().fold(0_u64, |dim, part| dim.saturating_add(part.dim));
+        Self::concat_views(&parts.iter().map(Self::view).collect::<Vec<_>>())
+    }
+
+    /// [`concat`](Self::concat) of borrowed vectors.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn concat_views(parts: &[SparseView<'_, T>]) -> Result<Self, Error> {
+        let dim = parts.iter().fold(0_u64, |dim, part| dim.saturating_add(part.dim()));
         check_dim(dim)?;
-        let mut whole = Self::with_capacity(dim, parts.iter().map(Self::nnz).sum());
+        let mut whole = Self::with_capacity(dim, parts.iter().map(SparseView::nnz).sum());
         let mut start = 0;
         for part in parts {
+            let (indices, base) = part.shifted_indices();
             // When there is an entry, its place in the whole is below 2^32.
-            whole.indices.extend(part.indices.iter().map(|&index| start as u32 + index));
-            whole.values.extend_from_slice(&part.values);
-            start += part.dim;
+            let shift = (start as u32).wrapping_sub(base);
+            whole.indices.extend(indices.iter().map(|index| index.wrapping_add(shift)));
+            whole.values.extend_from_slice(part.values());
+            start += part.dim();
         }
         Ok(whole)
     }
@@ -250,7 +251,7 @@ pub(crate) fn narrow_at<T: Element>(index: u64, acc: T::Acc) -> Result<T, Error>
     }
 }
 
-fn check_indices(dim: u64, indices: &[u32]) -> Result<(), Error> {
+pub(crate) fn check_indices(dim: u64, indices: &[u32]) -> Result<(), Error> {
     // Without an early exit the comparison vectorises; the search for the culprit is the rare case.
     if !indices.windows(2).fold(true, |increasing, pair| increasing & (pair[0] < pair[1]))
         && let Some(at) = indices.windows(2).position(|pair| pair[0] >= pair[1])

@@ -39,7 +39,7 @@ use bytemuck::Pod;
 use bytes::Bytes;
 
 use crate::error::{check_dim, check_same_dim};
-use crate::{DType, Element, Error, SparseVec, Stream};
+use crate::{DType, Element, Error, SparseVec, SparseView, Stream};
 
 /// Bytes before the body.
 pub const HEADER: usize = 32;
@@ -133,45 +133,110 @@ pub fn encode<T: Element>(fingerprint: &Fingerprint, stream: &Stream<T>) -> Byte
 /// A sparse vector as a frame of `HEADER + nnz * (4 + size)` bytes.
 #[must_use]
 pub fn encode_sparse<T: Element>(fingerprint: &Fingerprint, vec: &SparseVec<T>) -> Bytes {
-    let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
-    let mut out = start(&fingerprint, BodyKind::Sparse, vec.nnz(), vec.nnz() * (4 + size_of::<T>()));
-    put(&mut out, vec.indices(), u32::to_le);
-    put(&mut out, vec.values(), T::little_endian);
+    let mut out = Vec::with_capacity(sparse_len::<T>(vec.nnz()));
+    write_sparse(&mut out, fingerprint, &vec.view());
     out.into()
 }
 
 /// Dense values as a frame of `HEADER + len * size` bytes.
 #[must_use]
 pub fn encode_dense<T: Element>(fingerprint: &Fingerprint, values: &[T]) -> Bytes {
-    let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
-    let mut out = start(&fingerprint, BodyKind::Dense, values.len(), size_of_val(values));
-    put(&mut out, values, T::little_endian);
+    let mut out = Vec::with_capacity(HEADER + size_of_val(values));
+    write_dense(&mut out, fingerprint, values);
     out.into()
 }
 
 /// Any bytes as a frame.
 #[must_use]
 pub fn encode_opaque(fingerprint: &Fingerprint, body: &[u8]) -> Bytes {
-    let mut out = start(fingerprint, BodyKind::Opaque, body.len(), body.len());
-    out.extend_from_slice(body);
+    let mut out = Vec::with_capacity(HEADER + body.len());
+    write_opaque(&mut out, fingerprint, &[body]);
     out.into()
 }
 
 /// A frame that is only a header.
 #[must_use]
 pub fn encode_empty(fingerprint: &Fingerprint) -> Bytes {
-    start(fingerprint, BodyKind::Empty, 0, 0).into()
+    let mut out = Vec::with_capacity(HEADER);
+    write_header(&mut out, fingerprint, BodyKind::Empty, 0);
+    out.into()
 }
 
-fn start(fingerprint: &Fingerprint, kind: BodyKind, count: usize, body: usize) -> Vec<u8> {
+/// The length of the frame of a sparse vector with so many entries.
+#[must_use]
+pub fn sparse_len<T: Element>(nnz: usize) -> usize {
+    HEADER + nnz * (4 + size_of::<T>())
+}
+
+/// [`encode_sparse`] of a borrowed vector, to the end of a buffer.
+pub fn write_sparse<T: Element>(out: &mut Vec<u8>, fingerprint: &Fingerprint, view: &SparseView<'_, T>) {
+    let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
+    write_header(out, &fingerprint, BodyKind::Sparse, view.nnz());
+    let (indices, base) = view.shifted_indices();
+    if base == 0 {
+        put(out, indices, u32::to_le);
+    } else {
+        let start = out.len();
+        out.resize(start + size_of_val(indices), 0);
+        for (bytes, index) in out[start..].as_chunks_mut::<4>().0.iter_mut().zip(indices) {
+            *bytes = (index - base).to_le_bytes();
+        }
+    }
+    put(out, view.values(), T::little_endian);
+}
+
+/// [`encode_dense`] to the end of a buffer.
+pub fn write_dense<T: Element>(out: &mut Vec<u8>, fingerprint: &Fingerprint, values: &[T]) {
+    let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
+    write_header(out, &fingerprint, BodyKind::Dense, values.len());
+    put(out, values, T::little_endian);
+}
+
+/// `left + right` as a dense frame, to the end of a buffer, without an intermediate vector; `right` is a received dense
+/// frame.
+///
+/// # Errors
+/// As [`Frame::add_dense_into`]; the buffer then ends in part of a frame.
+pub fn write_dense_sum<T: Element>(
+    out: &mut Vec<u8>,
+    fingerprint: &Fingerprint,
+    left: &[T],
+    right: &Frame,
+) -> Result<(), Error> {
+    let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
+    let mut right = right.dense_values_for::<T>(left.len())?;
+    write_header(out, &fingerprint, BodyKind::Dense, left.len());
+    let mut sums = [T::ZERO; 256];
+    for (block, left) in left.chunks(sums.len()).enumerate() {
+        let mut overflow = None;
+        for (at, ((sum, left), right)) in sums.iter_mut().zip(left).zip(&mut right).enumerate() {
+            let overflowed;
+            (*sum, overflowed) = left.add(right);
+            if overflowed {
+                overflow = overflow.or(Some(at));
+            }
+        }
+        if let Some(at) = overflow {
+            return Err(Error::Overflow { index: (block * sums.len() + at) as u64, dtype: T::DTYPE });
+        }
+        put(out, &sums[..left.len()], T::little_endian);
+    }
+    Ok(())
+}
+
+/// [`encode_opaque`] of these bytes one after the other, to the end of a buffer.
+pub fn write_opaque(out: &mut Vec<u8>, fingerprint: &Fingerprint, body: &[&[u8]]) {
+    write_header(out, fingerprint, BodyKind::Opaque, body.iter().map(|part| part.len()).sum());
+    body.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn write_header(out: &mut Vec<u8>, fingerprint: &Fingerprint, kind: BodyKind, count: usize) {
     let Fingerprint { dtype, operation, algorithm, mode, dim, parameter } = *fingerprint;
-    let mut out = Vec::with_capacity(HEADER + body);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[VERSION, kind.code(), dtype, operation, algorithm, mode]);
     for word in [dim, parameter, count as u64] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    out
 }
 
 fn put<P: Pod>(out: &mut Vec<u8>, values: &[P], little_endian: impl Fn(P) -> P) {
@@ -260,6 +325,28 @@ impl Frame {
             }
             BodyKind::Opaque => Err(self.unexpected("values")),
         }
+    }
+
+    /// The entries of a sparse body in the received bytes themselves; `None` where the machine cannot read them there
+    /// (an odd address, another order of bytes), or the body is not sparse: use
+    /// [`into_stream`](Self::into_stream).
+    ///
+    /// # Errors
+    /// As [`into_stream`](Self::into_stream).
+    pub fn sparse_view<T: Element>(&self, dim: u64) -> Result<Option<SparseView<'_, T>>, Error> {
+        if self.kind != BodyKind::Sparse || cfg!(target_endian = "big") {
+            return Ok(None);
+        }
+        self.check_dtype::<T>()?;
+        self.check_length()?;
+        let entries = self.body.len() / (4 + size_of::<T>());
+        let (indices, values) = self.body.split_at(entries * 4);
+        let (Ok(indices), Ok(values)) = (bytemuck::try_cast_slice(indices), bytemuck::try_cast_slice(values))
+        else {
+            return Ok(None);
+        };
+        let view = SparseView::new(dim, indices, values);
+        view.map(Some).map_err(|error| Error::malformed(format!("sparse body: {error}")))
     }
 
     /// The bytes of an opaque body, without a copy.

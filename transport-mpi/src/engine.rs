@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use matching::{Aborts, Buffers, Completion, Effects, Inbox, Limits, MESSAGE_COST};
-use transport::{Error, Rank, Scope, Tag};
+use matching::{Aborts, Completion, Effects, Inbox, Limits, MESSAGE_COST};
+use transport::{Buffers, Error, Rank, Scope, Tag};
 
 use crate::MpiError;
 use crate::frame::Frame;

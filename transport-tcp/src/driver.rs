@@ -6,12 +6,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bootstrap::liveness::Detector;
-use matching::{Aborts, Buffers, gone};
+use matching::{Aborts, gone};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
-use transport::Rank;
+use transport::{Buffers, Rank};
 
 use crate::Error;
 use crate::link::Link;

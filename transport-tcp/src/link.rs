@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use matching::{Aborts, Buffers, Completion, Effects, Inbox, Posted, lock};
+use matching::{Aborts, Completion, Effects, Inbox, Posted, lock};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedWriteHalf;
-use transport::{Error, Rank, Scope, Tag};
+use transport::{Buffers, Error, Rank, Scope, Tag};
 
 use crate::options::Limits;
 use crate::outbox::Outbox;

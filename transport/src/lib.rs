@@ -29,12 +29,14 @@
 
 mod any;
 mod block_on;
+mod buffers;
 mod contract;
 mod error;
 mod ids;
 
 pub use any::AnyTransport;
 pub use block_on::block_on;
+pub use buffers::Buffers;
 pub use contract::Transport;
 pub use error::{Error, ErrorKind};
 pub use ids::{Rank, Scope, Tag};

@@ -5,8 +5,7 @@
 //! Cost: `ceil(log2 P) alpha + (P-1) (n + 8) beta` for blocks of `n` bytes: each travels with its
 //! length.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use sparse_core::wire;
+use bytes::{Buf, Bytes};
 use transport::Transport;
 
 use crate::error::Error;
@@ -21,7 +20,8 @@ pub(crate) async fn bruck<T: Transport>(operation: &InFlight<T>, block: Bytes) -
     for distance in (0..rounds(ranks)).map(|round| 1 << round) {
         let count = distance.min(ranks - distance);
         let (to, from) = (before(rank, distance, ranks), after(rank, distance, ranks));
-        let message = wire::encode_opaque(operation.fingerprint(), &pack(&blocks[..count]));
+        let lengths = lengths(&blocks[..count]);
+        let message = operation.opaque(&pack(&lengths, &blocks[..count]));
         let frame = operation.exchange(to, from, Lane::Gather, message).await?;
         let packed = frame.into_opaque().map_err(|source| Error::malformed(from, source))?;
         blocks.extend(unpack(packed, count).map_err(|detail| Error::malformed(from, detail))?);
@@ -31,15 +31,12 @@ pub(crate) async fn bruck<T: Transport>(operation: &InFlight<T>, block: Bytes) -
     Ok(blocks)
 }
 
-fn pack(blocks: &[Bytes]) -> Bytes {
-    let mut packed = BytesMut::with_capacity(blocks.iter().map(|block| 8 + block.len()).sum());
-    for block in blocks {
-        packed.put_u64_le(block.len() as u64);
-    }
-    for block in blocks {
-        packed.put_slice(block);
-    }
-    packed.freeze()
+fn lengths(blocks: &[Bytes]) -> Vec<u8> {
+    blocks.iter().flat_map(|block| (block.len() as u64).to_le_bytes()).collect()
+}
+
+fn pack<'a>(lengths: &'a [u8], blocks: &'a [Bytes]) -> Vec<&'a [u8]> {
+    std::iter::once(lengths).chain(blocks.iter().map(|block| &block[..])).collect()
 }
 
 fn unpack(mut packed: Bytes, count: usize) -> Result<Vec<Bytes>, String> {
@@ -66,13 +63,13 @@ mod tests {
         #[test]
         fn unpacking_inverts_packing(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..9)) {
             let blocks: Vec<Bytes> = blocks.into_iter().map(Bytes::from).collect();
-            prop_assert_eq!(unpack(pack(&blocks), blocks.len()), Ok(blocks));
+            prop_assert_eq!(unpack(pack(&lengths(&blocks), &blocks).concat().into(), blocks.len()), Ok(blocks));
         }
 
         #[test]
         fn unpacking_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100), count in 0_usize..20) {
             if let Ok(blocks) = unpack(Bytes::from(bytes.clone()), count) {
-                prop_assert_eq!(pack(&blocks), Bytes::from(bytes));
+                prop_assert_eq!(pack(&lengths(&blocks), &blocks).concat(), bytes);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! result. Cost: `log2 P (alpha + N v beta)`; for other P the neighbour's two transfers come on top.
 //! Sums pair the same operands on both sides, and addition commutes, so all get the same bits.
 
-use sparse_core::{Element, wire};
+use sparse_core::Element;
 use transport::Transport;
 
 use crate::decode;
@@ -20,7 +20,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
 ) -> Result<(), Error> {
     let rank = operation.rank();
     let fold = Fold::new(operation.world_size());
-    let message = |values: &[E]| wire::encode_dense(operation.fingerprint(), values);
+    let message = |values: &[E]| operation.dense(values);
     output.copy_from_slice(input);
     match fold.role(rank) {
         Role::Folded { into } => {

@@ -15,14 +15,14 @@ use crate::allgather;
 use crate::decode;
 use crate::error::Error;
 use crate::in_flight::InFlight;
-use crate::topology::slice_range;
+use crate::topology::{range, slice_range};
 
 pub(super) async fn allreduce<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let own = sum_own_range(operation, input).await?;
-    let message = wire::encode_dense(operation.fingerprint(), &own);
+    let message = operation.dense(&own);
     gather(operation, input, message, |owner, frame, range| decode::copy_dense(&frame, owner, range)).await
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
         let start = slice_range(input.dim() as usize, operation.world_size(), rank).start;
         Error::value(rank, format!("{source}, in the range that starts at index {start}"))
     })?;
-    let message = wire::encode_opaque(operation.fingerprint(), &bytes);
+    let message = operation.opaque(&[&bytes]);
     let mut decoded = Vec::new();
     gather(operation, input, message, |owner, frame, range| {
         let bytes = frame.into_opaque().map_err(|source| Error::malformed(owner, source))?;
@@ -59,11 +59,12 @@ async fn sum_own_range<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
 ) -> Result<Vec<E>, Error> {
-    let rank = operation.rank();
-    let parts = split::to_owners(operation, input).await?;
-    let mut sum = Accumulator::new(parts.first().map_or(0, |part| part.dim() as usize));
+    let (rank, ranks) = (operation.rank(), operation.world_size());
+    let received = split::to_owners(operation, input).await?;
+    let parts = decode::by_rank(&received, rank, input.view_of(range(input.dim(), ranks, rank)))?;
+    let mut sum = Accumulator::new(parts.first().map_or(0, |part| part.view().dim() as usize));
     for part in &parts {
-        sum.add_sparse(part).map_err(|source| Error::value(rank, source))?;
+        sum.add_view(&part.view()).map_err(|source| Error::value(rank, source))?;
     }
     sum.finish().map_err(|source| Error::value(rank, source))
 }

@@ -6,7 +6,7 @@
 //! ones) of `b` bytes, at most `log2 P N v`; where P is not a power of two, one operand and one
 //! result more. Lower ranks are always the left operand.
 
-use sparse_core::{Element, SparseVec, Stream, wire};
+use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
 use crate::decode;
@@ -23,7 +23,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let mut sum = Stream::Sparse(input.clone());
     match fold.role(rank) {
         Role::Folded { into } => {
-            operation.send(into, Lane::Reduce, wire::encode(operation.fingerprint(), &sum)).await?;
+            operation.send(into, Lane::Reduce, operation.stream(&sum)).await?;
             decode::stream(operation.recv(into, Lane::Gather).await?, into, input.dim())
         }
         Role::Active { position, from } => {
@@ -33,14 +33,14 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
             }
             for round in 0..fold.rounds() {
                 let (partner, higher) = fold.partner(position, round);
-                let message = wire::encode(operation.fingerprint(), &sum);
+                let message = operation.stream(&sum);
                 let frame = operation.exchange(partner, partner, Lane::Reduce, message).await?;
                 let theirs = decode::stream(frame, partner, input.dim())?;
                 let (lower, upper) = if higher { (sum, theirs) } else { (theirs, sum) };
                 sum = lower.merge(upper).map_err(|source| Error::value(rank, source))?;
             }
             if let Some(idle) = from {
-                operation.send(idle, Lane::Gather, wire::encode(operation.fingerprint(), &sum)).await?;
+                operation.send(idle, Lane::Gather, operation.stream(&sum)).await?;
             }
             Ok(sum)
         }

@@ -4,7 +4,8 @@
 //! order; Bruck's allgather spreads the sums. A range whose sum is dense travels dense.
 //! Cost: `(P-1 + ceil(log2 P)) alpha + (k + K(P-1)/P) b beta` at balanced supports.
 
-use sparse_core::{Element, SparseVec, Stream, wire};
+use sparse_core::wire::{BodyKind, Frame};
+use sparse_core::{Element, SparseVec, Stream, dense_is_shorter};
 use transport::Transport;
 
 use super::split;
@@ -19,14 +20,37 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let parts = split::to_owners(operation, input).await?;
-    let sum = sparse_core::reduce(&parts).map_err(|source| Error::value(rank, source))?;
-    let block = wire::encode(operation.fingerprint(), &decode::shorter(sum));
+    let dim = |owner: usize| {
+        let range = range(input.dim(), ranks, owner);
+        range.end - range.start
+    };
+    let block = operation.stream(&decode::shorter(sum_own_range(operation, input).await?));
     let blocks = allgather::bruck(operation, block).await?;
-    let sums = blocks.into_iter().enumerate().map(|(owner, block)| {
-        let dim = range(input.dim(), ranks, owner);
-        let frame = operation.open(owner, block)?;
-        decode::stream(frame, owner, dim.end - dim.start)
-    });
-    Stream::concat(sums.collect::<Result<_, _>>()?).map_err(|source| Error::value(rank, source))
+    let frames = blocks.into_iter().enumerate().map(|(owner, block)| operation.open(owner, block));
+    let frames = frames.collect::<Result<Vec<_>, _>>()?;
+    let is_sparse = |frame: &Frame| frame.kind == BodyKind::Sparse;
+    let entries: u64 = frames.iter().filter(|frame| is_sparse(frame)).map(|frame| frame.count).sum();
+    let whole = if frames.iter().all(is_sparse) && !dense_is_shorter::<E>(entries, input.dim()) {
+        let sums =
+            frames.iter().enumerate().map(|(owner, frame)| decode::sparse_view(frame, owner, dim(owner)));
+        let sums = sums.collect::<Result<Vec<_>, _>>()?;
+        SparseVec::concat_views(&sums.iter().map(decode::Sparse::view).collect::<Vec<_>>())
+            .map(Stream::Sparse)
+    } else {
+        let sums =
+            frames.into_iter().enumerate().map(|(owner, frame)| decode::stream(frame, owner, dim(owner)));
+        Stream::concat(sums.collect::<Result<_, _>>()?)
+    };
+    whole.map_err(|source| Error::value(rank, source))
+}
+
+async fn sum_own_range<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+) -> Result<SparseVec<E>, Error> {
+    let (rank, ranks) = (operation.rank(), operation.world_size());
+    let received = split::to_owners(operation, input).await?;
+    let parts = decode::by_rank(&received, rank, input.view_of(range(input.dim(), ranks, rank)))?;
+    let views: Vec<_> = parts.iter().map(decode::Sparse::view).collect();
+    sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }

@@ -3,7 +3,7 @@
 //! Steps: Bruck's allgather of every rank's vector, then one sum in rank order, the same everywhere.
 //! Cost: `ceil(log2 P) alpha + (P-1) k b beta`.
 
-use sparse_core::{Element, SparseVec, Stream, wire};
+use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
 use crate::allgather;
@@ -15,12 +15,11 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
-    let block = wire::encode_sparse(operation.fingerprint(), input);
-    let blocks = allgather::bruck(operation, block).await?;
-    let parts = blocks
-        .into_iter()
-        .enumerate()
-        .map(|(from, block)| decode::sparse(operation.open(from, block)?, from, input.dim()));
-    let sum = sparse_core::reduce(&parts.collect::<Result<Vec<_>, _>>()?);
+    let blocks = allgather::bruck(operation, operation.sparse(input.view())).await?;
+    let frames = blocks.into_iter().enumerate().map(|(from, block)| operation.open(from, block));
+    let frames = frames.collect::<Result<Vec<_>, _>>()?;
+    let parts = frames.iter().enumerate().map(|(from, frame)| decode::sparse_view(frame, from, input.dim()));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let sum = sparse_core::reduce_views(&parts.iter().map(decode::Sparse::view).collect::<Vec<_>>());
     Ok(decode::shorter(sum.map_err(|source| Error::value(operation.rank(), source))?))
 }

@@ -5,7 +5,7 @@
 //! back by member `i mod g`, which spreads the residuals evenly.
 //! Cost: `log2 P (alpha + k b beta)`; where P is not a power of two, two transfers more.
 
-use sparse_core::{Element, SparseVec, wire};
+use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
 use super::{Partial, decode_partial, merge_truncated};
@@ -21,7 +21,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     let rank = operation.rank();
     let fold = Fold::new(operation.world_size());
     let dim = partial.kept.dim();
-    let encode = |kept: &SparseVec<E>| wire::encode_sparse(operation.fingerprint(), kept);
+    let encode = |kept: &SparseVec<E>| operation.sparse(kept.view());
     match fold.role(rank) {
         Role::Folded { into } => {
             operation.send(into, Lane::Reduce, encode(&partial.kept)).await?;

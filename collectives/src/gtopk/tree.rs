@@ -4,7 +4,7 @@
 //! k largest, and sends what it has to its parent; the root's result comes back down the tree.
 //! Cost: `2 ceil(log2 P) (alpha + k b beta)`. A merge's left operand holds the lower ranks.
 
-use sparse_core::{Element, wire};
+use sparse_core::Element;
 use transport::Transport;
 
 use super::{Partial, decode_partial, merge_truncated};
@@ -28,7 +28,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         partial.kept = kept;
         partial.dropped.push(dropped);
     }
-    let message = wire::encode_sparse(operation.fingerprint(), &partial.kept);
+    let message = operation.sparse(partial.kept.view());
     if let Some(parent) = tree::parent(rank) {
         operation.send(parent, Lane::Reduce, message.clone()).await?;
     }

@@ -1,10 +1,8 @@
 //! Memory of long messages, used again.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-
-use crate::completion::lock;
 
 /// Shorter buffers are left to the allocator, which is good at them.
 const LONG: usize = 64 << 10;
@@ -13,6 +11,14 @@ const LONG: usize = 64 << 10;
 ///
 /// Fresh memory costs a page fault every 4 KiB, which takes as long as to copy what it holds. No more is kept than
 /// messages have occupied at one time.
+///
+/// ```
+/// let buffers = transport::Buffers::default();
+/// let message = buffers.fill(1 << 20, |buffer| buffer.resize(1 << 20, 7));
+/// let address = message.as_ptr();
+/// drop(message);
+/// assert_eq!(buffers.fill(1 << 20, |buffer| buffer.push(1)).as_ptr(), address);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Arc<Mutex<Pool>>);
 
@@ -49,6 +55,14 @@ impl Buffers {
         Some(buffer)
     }
 
+    /// A message of at most about `length` bytes, written by `write` to an empty buffer.
+    #[must_use]
+    pub fn fill(&self, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        let mut buffer = self.take(length).unwrap_or_else(|| Vec::with_capacity(length));
+        write(&mut buffer);
+        self.seal(buffer)
+    }
+
     /// The message that a buffer has become.
     #[must_use]
     pub fn seal(&self, buffer: Vec<u8>) -> Bytes {
@@ -63,6 +77,11 @@ impl Buffers {
         drop(unused);
         Bytes::from_owner(Lent { buffer, from: self.clone() })
     }
+}
+
+/// What no panic leaves half-changed.
+fn lock(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {

@@ -5,8 +5,8 @@
 //! which adds its own values; after P-1 steps rank `r` holds the sum of its piece of range `r + 1`, which then travels
 //! round once more, unchanged. A few segments are under way at a time: adding overlaps the wire, and happens while the
 //! piece is in the cache.
-//! Cost: `2(P-1) G alpha + 2(P-1)/P N v beta`, the least volume there is; G is 1 up to 128 KiB a range. Range `c` is
-//! summed in the order of ranks `c, c+1, .., c-1`, and every rank gets its owner's bits.
+//! Cost: `2(P-1) ceil(G/8) alpha + 2(P-1)/P N v beta`, the least volume there is, in `2(P-1) G` messages; G is 1 up to
+//! 128 KiB a range. Range `c` is summed in the order of ranks `c, c+1, .., c-1`, and every rank gets its owner's bits.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -151,16 +151,24 @@ fn height(ranks: usize) -> u64 {
 }
 
 fn dense_ring(world: &World) -> (Vec<Cost>, u64) {
+    const PIECE: usize = 128 << 10;
     let ranks = world.ranks();
+    let longest = VALUE * (0..ranks).map(|part| world.range(part)).max().unwrap();
+    let lanes = longest.div_ceil(PIECE).clamp(1, 8);
+    let groups = longest.div_ceil(lanes * PIECE).max(1);
     let costs = (0..ranks).map(|rank| {
         let mut cost = Cost::default();
         for step in 0..ranks - 1 {
-            cost.send(VALUE * world.range((rank + ranks - step) % ranks));
-            cost.send(VALUE * world.range((rank + 1 + ranks - step) % ranks));
+            for part in [rank + ranks - step, rank + 1 + ranks - step] {
+                let (length, pieces) = (world.range(part % ranks), lanes * groups);
+                for piece in 0..pieces {
+                    cost.send(VALUE * (length * (piece + 1) / pieces - length * piece / pieces));
+                }
+            }
         }
         cost
     });
-    (costs.collect(), 2 * (ranks as u64 - 1))
+    (costs.collect(), (2 * (ranks - 1) * groups) as u64)
 }
 
 /// The first phase of the split algorithms.
@@ -254,6 +262,26 @@ where
     let longest = expected.1.max(of_check);
     let mixed = if of_check > 1 { expected.1 + of_check } else { longest };
     assert!((longest..=mixed).contains(&rounds), "{name}, P = {ranks}: {rounds} rounds, not {longest}");
+}
+
+#[test]
+fn a_long_vector_goes_round_in_pieces() {
+    // Up to 1, 8 and 24 pieces of a range.
+    for (ranks, dim) in [(2, 60_000), (3, 500_001), (5, 1_000_003), (2, 1_300_000)] {
+        let world = World { dim, supports: vec![Support::new(); ranks] };
+        expect("a long ring", ranks, 1, &dense_ring(&world), async |communicator, rank| {
+            // Whole numbers, whose sums are exact.
+            let values = |rank: usize| (0..dim).map(move |at| ((at * 7 + rank * 13) % 101) as f32);
+            let expected: Vec<f32> = (0..dim).map(|_| 0.0).collect();
+            let expected = (0..ranks).fold(expected, |mut sum, rank| {
+                sum.iter_mut().zip(values(rank)).for_each(|(sum, value)| *sum += value);
+                sum
+            });
+            let (input, mut sum) = (values(rank).collect::<Vec<_>>(), vec![f32::NAN; dim]);
+            communicator.allreduce_dense(&input, &mut sum, DenseAlgorithm::Ring).await.unwrap();
+            assert!(sum == expected, "P = {ranks}, N = {dim}");
+        });
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ crate::for_each_type!(
     decoding_inverts_encoding_sparse,
     decoding_inverts_encoding_dense,
     adding_a_frame_equals_adding_its_values,
+    a_part_is_written_as_a_vector_of_its_own,
+    a_view_of_a_frame_is_checked_as_a_vector_is,
     other_types_are_refused,
     decoding_never_panics,
     mutated_frames_never_panic,
@@ -37,6 +39,9 @@ fn decoding_inverts_encoding_sparse<T: Sample>(runner: &mut TestRunner) {
         let frame = wire::open(bytes).unwrap();
         prop_assert_eq!(frame.fingerprint, Fingerprint { dtype: T::DTYPE.code(), ..fingerprint });
         prop_assert_eq!((frame.kind, frame.count), (BodyKind::Sparse, vec.nnz() as u64));
+        if let Some(view) = frame.sparse_view::<T>(vec.dim()).unwrap() {
+            assert_same_vec(&view.to_vec(), &vec)?;
+        }
         match frame.into_stream::<T>(vec.dim()) {
             Ok(Stream::Sparse(found)) => {
                 // NaN payloads travel too.
@@ -77,6 +82,10 @@ fn adding_a_frame_equals_adding_its_values<T: Sample>(runner: &mut TestRunner) {
         let mut expected = left.clone();
         let added = sparse_core::add_assign(&mut expected, right);
         let frame = wire::open(wire::encode_dense(&fingerprint, right)).unwrap();
+        let mut sum = Vec::new();
+        let written = wire::write_dense_sum(&mut sum, &fingerprint, &left, &frame);
+        prop_assert_eq!(&written, &added);
+        prop_assert!(written.is_err() || sum == wire::encode_dense(&fingerprint, &expected));
         prop_assert_eq!(frame.add_dense_into(&mut left), added);
         assert_same(&left, &expected)?;
         left.push(T::ZERO);
@@ -86,6 +95,55 @@ fn adding_a_frame_equals_adding_its_values<T: Sample>(runner: &mut TestRunner) {
         );
         Ok(())
     });
+}
+
+fn a_part_is_written_as_a_vector_of_its_own<T: Sample>(runner: &mut TestRunner) {
+    check(
+        runner,
+        (fingerprint(), sparse::<T>(), 0.0..=1.0_f64, 0.0..=1.0_f64),
+        |(fingerprint, vec, a, b)| {
+            let bound = |part: f64| (vec.dim() as f64 * part) as u64;
+            let range = bound(a.min(b))..bound(a.max(b));
+            let mut written = Vec::new();
+            wire::write_sparse(&mut written, &fingerprint, &vec.view_of(range.clone()));
+            prop_assert_eq!(written.len(), wire::sparse_len::<T>(vec.view_of(range.clone()).nnz()));
+            prop_assert_eq!(written, wire::encode_sparse(&fingerprint, &vec.slice(range)));
+            Ok(())
+        },
+    );
+}
+
+fn a_view_of_a_frame_is_checked_as_a_vector_is<T: Sample>(runner: &mut TestRunner) {
+    let indices = proptest::collection::vec(0_u32..40, 0..6);
+    check(runner, (fingerprint(), indices, 0_u64..50), |(fingerprint, indices, dim)| {
+        let mut written = wire::encode_sparse(&fingerprint, &SparseVec::<T>::empty(dim).unwrap()).to_vec();
+        written[24] = indices.len() as u8;
+        written.extend_from_slice(bytemuck::cast_slice(&indices));
+        written.resize(wire::sparse_len::<T>(indices.len()), 0);
+        let frame = wire::open(written.into()).unwrap();
+        let copied = frame.clone().into_stream::<T>(dim).map(|stream| stream.nnz());
+        match frame.sparse_view::<T>(dim) {
+            Ok(Some(view)) => prop_assert_eq!(copied, Ok(view.nnz())),
+            Ok(None) => {}
+            Err(error) => prop_assert_eq!(copied, Err(error)),
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_sum_of_long_vectors_is_written_in_order() {
+    let fingerprint = Fingerprint::new::<i32>(1, 1, 0, 1000, 0);
+    let (left, mut right): (Vec<i32>, Vec<i32>) = ((0..1000).collect(), (0..1000).map(|i| i * i).collect());
+    let sum = |right: &[i32]| {
+        let frame = wire::open(wire::encode_dense(&fingerprint, right)).unwrap();
+        let mut written = Vec::new();
+        wire::write_dense_sum(&mut written, &fingerprint, &left, &frame).map(|()| written)
+    };
+    let expected: Vec<i32> = (0..1000).map(|i| i + i * i).collect();
+    assert_eq!(sum(&right).unwrap(), wire::encode_dense(&fingerprint, &expected));
+    (right[700], right[800]) = (i32::MAX, i32::MAX);
+    assert_eq!(sum(&right), Err(Error::Overflow { index: 700, dtype: DType::I32 }));
 }
 
 fn other_types_are_refused<T: Sample>(runner: &mut TestRunner) {

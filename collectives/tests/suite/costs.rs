@@ -71,12 +71,19 @@ fn log2_ceil(ranks: usize) -> usize {
     (0..).find(|bits| 1 << bits >= ranks).unwrap()
 }
 
+/// Blocks of so many bytes travel alone in Bruck's allgather.
+const LONG: usize = 64 << 10;
+
 /// Bruck: round i passes on the first min(2^i, P - 2^i) blocks, counted from the own one.
 fn bruck(cost: &mut Cost, rank: usize, blocks: &[usize]) {
     let ranks = blocks.len();
     for round in 0..log2_ceil(ranks) {
         let count = (1 << round).min(ranks - (1 << round));
-        cost.send((0..count).map(|i| 8 + blocks[(rank + i) % ranks]).sum());
+        let passed = || (0..count).map(|i| blocks[(rank + i) % ranks]);
+        let (short, long) = (passed().filter(|block| *block < LONG), passed().filter(|block| *block >= LONG));
+        cost.send(8 * count + short.sum::<usize>());
+        // A long block is a message of its own, whose header is in its length.
+        long.for_each(|block| cost.send(block - HEADER));
     }
 }
 
@@ -262,6 +269,39 @@ where
     let longest = expected.1.max(of_check);
     let mixed = if of_check > 1 { expected.1 + of_check } else { longest };
     assert!((longest..=mixed).contains(&rounds), "{name}, P = {ranks}: {rounds} rounds, not {longest}");
+}
+
+#[test]
+fn long_and_short_blocks_are_gathered_together() {
+    for ranks in [2, 3, 4, 7] {
+        // Every other rank's vector is long, and so is every other range of the sum.
+        let dim = 40_000 * ranks as u32;
+        let entries = |rank: usize| if rank.is_multiple_of(2) { 20_000 } else { 10 };
+        let start = |rank: usize| rank as u32 * 40_000;
+        let supports: Vec<Support> =
+            (0..ranks).map(|rank| (start(rank)..start(rank) + entries(rank)).collect()).collect();
+        let world = World { dim: dim as usize, supports };
+        let input = |rank: usize| {
+            let indices: Vec<u32> = world.supports[rank].iter().copied().collect();
+            let values = indices.iter().map(|index| *index as f32).collect();
+            SparseVec::new(u64::from(dim), indices, values).unwrap()
+        };
+        let sum = SparseVec::concat(
+            &(0..ranks)
+                .map(|rank| input(rank).slice(u64::from(start(rank))..u64::from(start(rank)) + 40_000))
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
+        for (algorithm, expected) in [
+            (SparseAlgorithm::SsarSplitAllgather, ssar_split(&world)),
+            (SparseAlgorithm::TopkAllgather, topk_allgather(&world)),
+        ] {
+            expect(&format!("{algorithm:?}"), ranks, 1, &expected, async |communicator, rank| {
+                let found = communicator.allreduce(&input(rank), &algorithm).await.unwrap();
+                assert_eq!(found.into_dense(), sum.to_dense());
+            });
+        }
+    }
 }
 
 #[test]

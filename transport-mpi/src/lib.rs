@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Tested with Open MPI 4.1 and MPICH 4.0.
+//!
 //! # Threads
 //!
 //! MPI says at which level it was initialised. At `MPI_THREAD_MULTIPLE` every thread can use the transport. At

@@ -24,6 +24,9 @@ const FREE: c_int = 0;
 /// Bytes of a segment where the user gives none. Open MPI would then not divide at all, and its segmented ring be the
 /// ring.
 const DEFAULT_SEGMENT: c_int = 1 << 20;
+/// `MPI_T_BIND_NO_OBJECT` of Open MPI, the only MPI with these variables. The bindings name the constant differently
+/// for each MPI, by how its header defines it.
+const NO_OBJECT: c_int = 0;
 
 /// Lets MPI read the variables of this module. To be called before MPI begins, while the process has one thread.
 pub(crate) fn allow_choice() {
@@ -143,7 +146,7 @@ impl Variable {
             );
             check("MPI_T_cvar_get_info", code)?;
             check("MPI_Type_size", ffi::MPI_Type_size(datatype.assume_init(), &raw mut size))?;
-            if bind != ffi::MPI_T_BIND_NO_OBJECT as c_int {
+            if bind != NO_OBJECT {
                 return Err(format!("the variable {name} belongs to an object"));
             }
             let code = ffi::MPI_T_cvar_handle_alloc(index, null_mut(), &raw mut handle, &raw mut count);

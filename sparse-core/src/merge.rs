@@ -1,7 +1,4 @@
-use std::mem;
-
 use crate::error::check_same_dim;
-use crate::sparse_vec::narrow_at;
 use crate::{Element, Error, SparseVec, SparseView};
 
 /// The sum of two vectors; where both have an entry, `left`'s value is the left operand.
@@ -61,30 +58,42 @@ pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec
     let mut window = Window::<T>::new();
     let rest = parts.iter().map(|part| (part.shifted_indices(), part.values()));
     let mut rest: Vec<_> = rest.map(|((indices, base), values)| (indices, base, values)).collect();
+    let mut taken = vec![0; rest.len()];
     // Windows that nobody has entries in are never visited.
     while let Some(next) = rest.iter().filter_map(|(indices, base, _)| Some(indices.first()? - base)).min() {
         let start = next - next % WINDOW as u32;
-        for (indices, base, values) in &mut rest {
-            let taken = window.add(start.wrapping_add(*base), indices, values);
+        for ((indices, base, values), taken) in rest.iter().zip(&mut taken) {
+            *taken = window.add(start.wrapping_add(*base), indices, values);
+        }
+        let (mut room, mut overflow) = (sum.grow(window.number()), None);
+        for ((indices, base, values), &taken) in rest.iter_mut().zip(&taken) {
+            let first = window.move_out(start, *base, &indices[..taken], &mut room);
+            overflow = [overflow, first].into_iter().flatten().min();
             (*indices, *values) = (&indices[taken..], &values[taken..]);
         }
-        window.drain_into(start, &mut sum)?;
+        if let Some(index) = overflow {
+            return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
+        }
+        window.touched = [0; WORDS];
     }
     Ok(sum)
 }
 
 /// So many neighbouring indices are summed at a time: small enough for the first-level cache.
-const WINDOW: usize = 1 << 11;
+const WINDOW: usize = 1 << 12;
+const WORDS: usize = WINDOW / 64;
 
 /// Dense sums of a window of the index range, and a bit for each that has been touched.
 struct Window<T: Element> {
     sums: Vec<T::Acc>,
-    touched: [u64; WINDOW / 64],
+    touched: [u64; WORDS],
+    /// How many sums before the word were touched.
+    before: [u32; WORDS],
 }
 
 impl<T: Element> Window<T> {
     fn new() -> Self {
-        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WINDOW / 64] }
+        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WORDS], before: [0; WORDS] }
     }
 
     /// Adds the entries before the end of the window; returns how many.
@@ -93,7 +102,7 @@ impl<T: Element> Window<T> {
         for (&index, &value) in indices.iter().zip(values) {
             let offset = index.wrapping_sub(start) as usize;
             let Some(sum) = self.sums.get_mut(offset) else { break };
-            let (word, bit) = (&mut self.touched[offset / 64 % (WINDOW / 64)], 1 << (offset % 64));
+            let (word, bit) = (&mut self.touched[offset / 64 % WORDS], 1 << (offset % 64));
             // The first value is taken as it is: 0.0 + -0.0 would lose a sign.
             *sum = if *word & bit == 0 { value.widen() } else { value.accumulate(*sum) };
             *word |= bit;
@@ -102,17 +111,38 @@ impl<T: Element> Window<T> {
         taken
     }
 
-    /// Moves the touched sums out, rounded.
-    fn drain_into(&mut self, start: u32, out: &mut SparseVec<T>) -> Result<(), Error> {
-        for (at, (word, sums)) in self.touched.iter_mut().zip(self.sums.chunks(64)).enumerate() {
-            let mut left = mem::take(word);
-            while left != 0 {
-                let offset = left.trailing_zeros();
-                left &= left - 1;
-                let index = start + at as u32 * 64 + offset;
-                out.push(index, narrow_at(u64::from(index), sums[offset as usize])?);
+    /// Numbers the touched sums in order; returns how many there are.
+    fn number(&mut self) -> usize {
+        let mut all = 0;
+        for (before, word) in self.before.iter_mut().zip(&self.touched) {
+            *before = all;
+            all += word.count_ones();
+        }
+        all as usize
+    }
+
+    /// Writes the sums at these indices, rounded, to their places among all that were touched; returns the first index
+    /// whose sum does not fit. Following the entries costs less than searching for bits: no branch depends on the data.
+    fn move_out(
+        &self,
+        start: u32,
+        base: u32,
+        indices: &[u32],
+        (places, values): &mut (&mut [u32], &mut [T]),
+    ) -> Option<u32> {
+        let mut overflow = None;
+        for index in indices.iter().map(|index| index - base) {
+            let offset = (index - start) as usize % WINDOW;
+            let (word, bit) = (offset / 64, 1_u64 << (offset % 64));
+            let place = (self.before[word] + (self.touched[word] & (bit - 1)).count_ones()) as usize;
+            let (value, overflowed) = T::narrow(self.sums[offset]);
+            if overflowed {
+                overflow = overflow.or(Some(index));
+            }
+            if let (Some(its), Some(slot)) = (places.get_mut(place), values.get_mut(place)) {
+                (*its, *slot) = (index, value);
             }
         }
-        Ok(())
+        overflow
     }
 }

@@ -231,6 +231,14 @@ impl<T: Element> SparseVec<T> {
         self.values.push(value);
     }
 
+    /// Room for so many more entries, which the caller writes before anybody looks at the vector.
+    pub(crate) fn grow(&mut self, entries: usize) -> (&mut [u32], &mut [T]) {
+        let nnz = self.nnz();
+        self.indices.resize(nnz + entries, 0);
+        self.values.resize(nnz + entries, T::ZERO);
+        (&mut self.indices[nnz..], &mut self.values[nnz..])
+    }
+
     /// The vector with these entries, which the caller knows to be in order.
     pub(crate) fn from_sorted(dim: u64, indices: Vec<u32>, values: Vec<T>) -> Self {
         debug_assert!(indices.len() == values.len() && check_indices(dim, &indices).is_ok());

@@ -1,5 +1,4 @@
-use crate::error::check_same_dim;
-use crate::{Element, Error, SparseVec, SparseView};
+use crate::{Element, Error, SparseVec};
 
 /// The sum of two vectors; where both have an entry, `left`'s value is the left operand.
 ///
@@ -12,137 +11,182 @@ pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<Sp
     left.check_same_dim(right)?;
     let most = left.nnz() + right.nnz();
     let (mut indices, mut values) = (vec![0; most], vec![T::ZERO; most]);
-    let (mut i, mut j, mut len) = (0, 0, 0);
-    for (index, value) in indices.iter_mut().zip(&mut values) {
-        let (Some(&a), Some(&b)) = (left.indices().get(i), right.indices().get(j)) else { break };
-        let (x, y) = (left.values()[i], right.values()[j]);
-        let overflowed;
-        (*value, overflowed) = if a == b { x.add(y) } else { (if a < b { x } else { y }, false) };
-        if overflowed {
-            return Err(Error::Overflow { index: u64::from(a), dtype: T::DTYPE });
-        }
-        *index = a.min(b);
-        i += usize::from(a <= b);
-        j += usize::from(b <= a);
-        len += 1;
+    let (mut i, mut j) = (0, 0);
+    let mut chains = Vec::with_capacity(CHAINS);
+    let (mut rest_indices, mut rest_values) = (&mut indices[..], &mut values[..]);
+    for chain in 1..=CHAINS {
+        let (to_i, to_j) = cut(left.indices(), right.indices(), most * chain / CHAINS);
+        let room = to_i - i + to_j - j;
+        let (out_indices, out_values);
+        (out_indices, rest_indices) = rest_indices.split_at_mut(room);
+        (out_values, rest_values) = rest_values.split_at_mut(room);
+        let left = (&left.indices()[i..to_i], &left.values()[i..to_i]);
+        let right = (&right.indices()[j..to_j], &right.values()[j..to_j]);
+        chains.push(Chain { left, right, out_indices, out_values, i: 0, j: 0, len: 0, overflow: None });
+        (i, j) = (to_i, to_j);
     }
-    indices.truncate(len);
-    values.truncate(len);
-    // One of the two is at its end.
-    for (vec, from) in [(left, i), (right, j)] {
-        indices.extend_from_slice(&vec.indices()[from..]);
-        values.extend_from_slice(&vec.values()[from..]);
+    run_together(&mut chains);
+    let lengths: Vec<_> = chains.iter_mut().map(|chain| (chain.finish(), chain.out_indices.len())).collect();
+    if let Some(index) = chains.iter().find_map(|chain| chain.overflow) {
+        return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
     }
+    // Close the gaps that common indices left.
+    let (mut end, mut start) = (0, 0);
+    for (len, room) in lengths {
+        indices.copy_within(start..start + len, end);
+        values.copy_within(start..start + len, end);
+        (end, start) = (end + len, start + room);
+    }
+    indices.truncate(end);
+    values.truncate(end);
     Ok(SparseVec::from_sorted(left.dim(), indices, values))
 }
 
-/// The sum of many vectors: at each index in the order of the slice, in the accumulator type, rounded
-/// once.
-///
-/// # Errors
-/// [`Error::NothingToSum`] for an empty slice, [`Error::DimensionMismatch`], [`Error::Overflow`].
-pub fn reduce<T: Element>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error> {
-    reduce_views(&parts.iter().map(SparseVec::view).collect::<Vec<_>>())
+/// Independent parts of a merge. An entry's place depends on the comparison before it, so that one chain waits most of
+/// the time.
+const CHAINS: usize = 2;
+
+/// Where to cut both vectors so that about `entries` are before the cut, and all before it are below all after it.
+fn cut(left: &[u32], right: &[u32], entries: usize) -> (usize, usize) {
+    if entries >= left.len() + right.len() {
+        return (left.len(), right.len());
+    }
+    // The first of the left that does not belong to the `entries` smallest.
+    let (mut low, mut high) = (entries.saturating_sub(right.len()), entries.min(left.len()));
+    while low < high {
+        let middle = low.midpoint(high);
+        if left[middle] < right[entries - 1 - middle] { low = middle + 1 } else { high = middle }
+    }
+    let next = [left.get(low), right.get(entries - low)].into_iter().flatten().min();
+    let before = |vec: &[u32]| next.map_or(vec.len(), |next| vec.partition_point(|index| index < next));
+    (before(left), before(right))
 }
 
-/// [`reduce`] of borrowed vectors.
-///
-/// # Errors
-/// As [`reduce`].
-pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec<T>, Error> {
-    let (first, rest) = parts.split_first().ok_or(Error::NothingToSum)?;
-    rest.iter().try_for_each(|part| check_same_dim(first.dim(), part.dim()))?;
-    let total: usize = parts.iter().map(SparseView::nnz).sum();
-    let mut sum =
-        SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
-    let mut window = Window::<T>::new();
-    let rest = parts.iter().map(|part| (part.shifted_indices(), part.values()));
-    let mut rest: Vec<_> = rest.map(|((indices, base), values)| (indices, base, values)).collect();
-    let mut taken = vec![0; rest.len()];
-    // Windows that nobody has entries in are never visited.
-    while let Some(next) = rest.iter().filter_map(|(indices, base, _)| Some(indices.first()? - base)).min() {
-        let start = next - next % WINDOW as u32;
-        for ((indices, base, values), taken) in rest.iter().zip(&mut taken) {
-            *taken = window.add(start.wrapping_add(*base), indices, values);
+/// Lets all chains go on together while each of them can.
+fn run_together<T: Element>(chains: &mut [Chain<'_, T>]) {
+    let Ok([first, second]) = <&mut [Chain<'_, T>; CHAINS]>::try_from(chains) else { return };
+    while let (Some(a), Some(b)) = (first.block(), second.block()) {
+        let (mut a, mut b) = (a, b);
+        for _ in 0..BLOCK {
+            a.step();
+            b.step();
         }
-        let (mut room, mut overflow) = (sum.grow(window.number()), None);
-        for ((indices, base, values), &taken) in rest.iter_mut().zip(&taken) {
-            let first = window.move_out(start, *base, &indices[..taken], &mut room);
-            overflow = [overflow, first].into_iter().flatten().min();
-            (*indices, *values) = (&indices[taken..], &values[taken..]);
-        }
-        if let Some(index) = overflow {
-            return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
-        }
-        window.touched = [0; WORDS];
+        let (a, b) = (a.end(), b.end());
+        first.advance(a);
+        second.advance(b);
     }
-    Ok(sum)
 }
 
-/// So many neighbouring indices are summed at a time: small enough for the first-level cache.
-const WINDOW: usize = 1 << 12;
-const WORDS: usize = WINDOW / 64;
-
-/// Dense sums of a window of the index range, and a bit for each that has been touched.
-struct Window<T: Element> {
-    sums: Vec<T::Acc>,
-    touched: [u64; WORDS],
-    /// How many sums before the word were touched.
-    before: [u32; WORDS],
+/// The next entry of a merge, and whether its sum does not fit.
+#[inline(always)]
+fn next<T: Element>((a, x): (u32, T), (b, y): (u32, T)) -> (u32, T, bool) {
+    let (sum, overflowed) = x.add(y);
+    // From memory, where a choice between floats would be a branch.
+    let which = usize::from(a > b) + 2 * usize::from(a == b);
+    (a.min(b), [x, y, sum, sum][which % 4], overflowed & (a == b))
 }
 
-impl<T: Element> Window<T> {
-    fn new() -> Self {
-        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WORDS], before: [0; WORDS] }
+/// A part of a merge, and how far it is.
+struct Chain<'a, T> {
+    left: (&'a [u32], &'a [T]),
+    right: (&'a [u32], &'a [T]),
+    out_indices: &'a mut [u32],
+    out_values: &'a mut [T],
+    i: usize,
+    j: usize,
+    len: usize,
+    /// The first index whose sum does not fit.
+    overflow: Option<u32>,
+}
+
+impl<T: Element> Chain<'_, T> {
+    /// So many steps can be made whatever the entries are.
+    fn sure_steps(&self) -> usize {
+        (self.left.0.len() - self.i).min(self.right.0.len() - self.j)
     }
 
-    /// Adds the entries before the end of the window; returns how many.
-    fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
-        let mut taken = 0;
-        for (&index, &value) in indices.iter().zip(values) {
-            let offset = index.wrapping_sub(start) as usize;
-            let Some(sum) = self.sums.get_mut(offset) else { break };
-            let (word, bit) = (&mut self.touched[offset / 64 % WORDS], 1 << (offset % 64));
-            // The first value is taken as it is: 0.0 + -0.0 would lose a sign.
-            *sum = if *word & bit == 0 { value.widen() } else { value.accumulate(*sum) };
-            *word |= bit;
-            taken += 1;
+    fn step(&mut self) {
+        let (i, j, len) = (self.i, self.j, self.len);
+        let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
+        let overflowed;
+        (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
+        if overflowed {
+            self.overflow = self.overflow.or(Some(left.0));
         }
-        taken
+        self.i += usize::from(left.0 <= right.0);
+        self.j += usize::from(right.0 <= left.0);
+        self.len += 1;
     }
 
-    /// Numbers the touched sums in order; returns how many there are.
-    fn number(&mut self) -> usize {
-        let mut all = 0;
-        for (before, word) in self.before.iter_mut().zip(&self.touched) {
-            *before = all;
-            all += word.count_ones();
+    /// Merges what is left, and returns the number of all entries.
+    fn finish(&mut self) -> usize {
+        while self.sure_steps() > 0 {
+            self.step();
         }
-        all as usize
+        // One of the two is at its end.
+        for ((indices, values), from) in [(self.left, self.i), (self.right, self.j)] {
+            let end = self.len + indices.len() - from;
+            self.out_indices[self.len..end].copy_from_slice(&indices[from..]);
+            self.out_values[self.len..end].copy_from_slice(&values[from..]);
+            self.len = end;
+        }
+        self.len
+    }
+}
+
+/// Steps between two looks at whether there is enough left.
+const BLOCK: usize = 64;
+
+/// The next steps of a chain, with lengths that the compiler knows, so that it need not check any index.
+struct Block<'a, T> {
+    left: (&'a [u32; BLOCK], &'a [T; BLOCK]),
+    right: (&'a [u32; BLOCK], &'a [T; BLOCK]),
+    out_indices: &'a mut [u32; BLOCK],
+    out_values: &'a mut [T; BLOCK],
+    i: usize,
+    j: usize,
+    len: usize,
+    overflow: Option<u32>,
+}
+
+impl<T: Element> Block<'_, T> {
+    #[inline(always)]
+    fn step(&mut self) {
+        let (i, j, len) = (self.i % BLOCK, self.j % BLOCK, self.len % BLOCK);
+        let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
+        let overflowed;
+        (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
+        if overflowed {
+            self.overflow = self.overflow.or(Some(left.0));
+        }
+        self.i += usize::from(left.0 <= right.0);
+        self.j += usize::from(right.0 <= left.0);
+        self.len += 1;
     }
 
-    /// Writes the sums at these indices, rounded, to their places among all that were touched; returns the first index
-    /// whose sum does not fit. Following the entries costs less than searching for bits: no branch depends on the data.
-    fn move_out(
-        &self,
-        start: u32,
-        base: u32,
-        indices: &[u32],
-        (places, values): &mut (&mut [u32], &mut [T]),
-    ) -> Option<u32> {
-        let mut overflow = None;
-        for index in indices.iter().map(|index| index - base) {
-            let offset = (index - start) as usize % WINDOW;
-            let (word, bit) = (offset / 64, 1_u64 << (offset % 64));
-            let place = (self.before[word] + (self.touched[word] & (bit - 1)).count_ones()) as usize;
-            let (value, overflowed) = T::narrow(self.sums[offset]);
-            if overflowed {
-                overflow = overflow.or(Some(index));
-            }
-            if let (Some(its), Some(slot)) = (places.get_mut(place), values.get_mut(place)) {
-                (*its, *slot) = (index, value);
-            }
-        }
-        overflow
+    fn end(&self) -> (usize, usize, Option<u32>) {
+        (self.i, self.j, self.overflow)
+    }
+}
+
+impl<T: Element> Chain<'_, T> {
+    fn block(&mut self) -> Option<Block<'_, T>> {
+        Some(Block {
+            left: (self.left.0.get(self.i..)?.first_chunk()?, self.left.1.get(self.i..)?.first_chunk()?),
+            right: (self.right.0.get(self.j..)?.first_chunk()?, self.right.1.get(self.j..)?.first_chunk()?),
+            out_indices: self.out_indices.get_mut(self.len..)?.first_chunk_mut()?,
+            out_values: self.out_values.get_mut(self.len..)?.first_chunk_mut()?,
+            i: 0,
+            j: 0,
+            len: 0,
+            overflow: None,
+        })
+    }
+
+    fn advance(&mut self, (i, j, overflow): (usize, usize, Option<u32>)) {
+        self.i += i;
+        self.j += j;
+        self.len += BLOCK;
+        self.overflow = self.overflow.or(overflow);
     }
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{Accumulator, Error, SparseVec, add_assign, merge, reduce, scatter_add};
+use sparse_core::{Accumulator, DType, Error, SparseVec, add_assign, merge, reduce, scatter_add};
 use std::collections::BTreeMap;
 
 use crate::samples::{
@@ -195,4 +195,48 @@ fn halves_are_rounded_once() {
 fn a_passing_overflow_does_not_matter_to_a_sum_of_many() {
     let vec = |value: i32| SparseVec::new(1, vec![0], vec![value]).unwrap();
     assert_eq!(reduce(&[vec(i32::MAX), vec(1), vec(-2)]).unwrap().values(), [i32::MAX - 1]);
+}
+
+/// Long enough for the chains and blocks in which a merge goes on.
+#[test]
+fn long_vectors_are_merged_entry_by_entry() {
+    let vec = |from: u32, step: u32, len: u32| {
+        // Steps vary, so that neither vector leads for long.
+        let indices: Vec<u32> = (0..len).map(|i| from + i * step + (i * i) % step).collect();
+        let values = indices.iter().map(|&index| index as i32 - 500).collect();
+        SparseVec::new(1 << 20, indices, values).unwrap()
+    };
+    for (left, right) in [
+        (vec(0, 3, 1000), vec(1, 3, 1000)),
+        (vec(0, 3, 1000), vec(0, 3, 1000)),
+        (vec(0, 7, 1000), vec(500, 2, 3000)),
+        (vec(0, 1, 129), vec(64, 1, 128)),
+        (vec(9000, 5, 700), vec(0, 5, 700)),
+        (vec(0, 5, 64), vec(3, 4, 65)),
+        (vec(0, 40_000, 20), vec(0, 2, 4000)),
+        (vec(0, 2, 0), vec(0, 2, 1000)),
+    ] {
+        let mut expected: BTreeMap<u32, i32> = left.iter().collect();
+        for (index, value) in right.iter() {
+            *expected.entry(index).or_default() += value;
+        }
+        for sum in [merge(&left, &right), merge(&right, &left), reduce(&[left.clone(), right.clone()])] {
+            assert_eq!(sum.unwrap().iter().collect::<BTreeMap<_, _>>(), expected);
+        }
+    }
+}
+
+#[test]
+fn the_first_overflow_of_a_long_merge_is_named() {
+    let indices: Vec<u32> = (0..1000).map(|i| 2 * i).collect();
+    let values = |large: &[usize]| {
+        (0..1000).map(|i| if large.contains(&i) { i32::MAX } else { 1 }).collect::<Vec<_>>()
+    };
+    for (large, first) in [(&[3_usize, 700][..], 6), (&[700, 701], 1400), (&[999], 1998), (&[500, 40], 80)] {
+        let left = SparseVec::new(2000, indices.clone(), values(large)).unwrap();
+        let right = SparseVec::new(2000, indices.clone(), values(&[])).unwrap();
+        let expected = Err(Error::Overflow { index: first, dtype: DType::I32 });
+        assert_eq!(merge(&left, &right), expected);
+        assert_eq!(reduce(&[left.clone(), right.clone()]), expected);
+    }
 }

@@ -1,0 +1,113 @@
+use crate::error::check_same_dim;
+use crate::{Element, Error, SparseVec, SparseView};
+
+/// The sum of many vectors: at each index in the order of the slice, in the accumulator type, rounded
+/// once.
+///
+/// # Errors
+/// [`Error::NothingToSum`] for an empty slice, [`Error::DimensionMismatch`], [`Error::Overflow`].
+pub fn reduce<T: Element>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error> {
+    reduce_views(&parts.iter().map(SparseVec::view).collect::<Vec<_>>())
+}
+
+/// [`reduce`] of borrowed vectors.
+///
+/// # Errors
+/// As [`reduce`].
+pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec<T>, Error> {
+    let (first, rest) = parts.split_first().ok_or(Error::NothingToSum)?;
+    rest.iter().try_for_each(|part| check_same_dim(first.dim(), part.dim()))?;
+    let total: usize = parts.iter().map(SparseView::nnz).sum();
+    let mut sum =
+        SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
+    let mut window = Window::<T>::new();
+    let rest = parts.iter().map(|part| (part.shifted_indices(), part.values()));
+    let mut rest: Vec<_> = rest.map(|((indices, base), values)| (indices, base, values)).collect();
+    let mut taken = vec![0; rest.len()];
+    // Windows that nobody has entries in are never visited.
+    while let Some(next) = rest.iter().filter_map(|(indices, base, _)| Some(indices.first()? - base)).min() {
+        let start = next - next % WINDOW as u32;
+        for ((indices, base, values), taken) in rest.iter().zip(&mut taken) {
+            *taken = window.add(start.wrapping_add(*base), indices, values);
+        }
+        let (mut room, mut overflow) = (sum.grow(window.number()), None);
+        for ((indices, base, values), &taken) in rest.iter_mut().zip(&taken) {
+            let first = window.move_out(start, *base, &indices[..taken], &mut room);
+            overflow = [overflow, first].into_iter().flatten().min();
+            (*indices, *values) = (&indices[taken..], &values[taken..]);
+        }
+        if let Some(index) = overflow {
+            return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
+        }
+        window.touched = [0; WORDS];
+    }
+    Ok(sum)
+}
+
+/// So many neighbouring indices are summed at a time: small enough for the first-level cache.
+const WINDOW: usize = 1 << 12;
+const WORDS: usize = WINDOW / 64;
+
+/// Dense sums of a window of the index range, and a bit for each that has been touched.
+struct Window<T: Element> {
+    sums: Vec<T::Acc>,
+    touched: [u64; WORDS],
+    /// How many sums before the word were touched.
+    before: [u32; WORDS],
+}
+
+impl<T: Element> Window<T> {
+    fn new() -> Self {
+        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WORDS], before: [0; WORDS] }
+    }
+
+    /// Adds the entries before the end of the window; returns how many.
+    fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
+        let mut taken = 0;
+        for (&index, &value) in indices.iter().zip(values) {
+            let offset = index.wrapping_sub(start) as usize;
+            let Some(sum) = self.sums.get_mut(offset) else { break };
+            let (word, bit) = (&mut self.touched[offset / 64 % WORDS], 1 << (offset % 64));
+            // The first value is taken as it is: 0.0 + -0.0 would lose a sign.
+            *sum = if *word & bit == 0 { value.widen() } else { value.accumulate(*sum) };
+            *word |= bit;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Numbers the touched sums in order; returns how many there are.
+    fn number(&mut self) -> usize {
+        let mut all = 0;
+        for (before, word) in self.before.iter_mut().zip(&self.touched) {
+            *before = all;
+            all += word.count_ones();
+        }
+        all as usize
+    }
+
+    /// Writes the sums at these indices, rounded, to their places among all that were touched; returns the first index
+    /// whose sum does not fit. Following the entries costs less than searching for bits: no branch depends on the data.
+    fn move_out(
+        &self,
+        start: u32,
+        base: u32,
+        indices: &[u32],
+        (places, values): &mut (&mut [u32], &mut [T]),
+    ) -> Option<u32> {
+        let mut overflow = None;
+        for index in indices.iter().map(|index| index - base) {
+            let offset = (index - start) as usize % WINDOW;
+            let (word, bit) = (offset / 64, 1_u64 << (offset % 64));
+            let place = (self.before[word] + (self.touched[word] & (bit - 1)).count_ones()) as usize;
+            let (value, overflowed) = T::narrow(self.sums[offset]);
+            if overflowed {
+                overflow = overflow.or(Some(index));
+            }
+            if let (Some(its), Some(slot)) = (places.get_mut(place), values.get_mut(place)) {
+                (*its, *slot) = (index, value);
+            }
+        }
+        overflow
+    }
+}

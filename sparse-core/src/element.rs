@@ -146,12 +146,21 @@ pub(crate) mod sealed {
     pub trait Sealed: Sized {
         /// Swaps the bytes on big-endian machines: the wire is little endian. Its own inverse.
         fn little_endian(self) -> Self;
+
+        /// Whether the magnitude is at least `low`, which must be one that occurs: the comparison in the type's own
+        /// width, which vectorises.
+        fn reaches(self, low: u64) -> bool;
     }
 }
 
 macro_rules! float {
     ($type:ident, $dtype:ident, $bits:ident, infinity: $infinity:expr) => {
         impl sealed::Sealed for $type {
+            #[inline]
+            fn reaches(self, low: u64) -> bool {
+                (self.to_bits() & ($bits::MAX >> 1)) >= low as $bits
+            }
+
             #[inline]
             fn little_endian(self) -> Self {
                 Self::from_bits(self.to_bits().to_le())
@@ -219,6 +228,11 @@ macro_rules! half {
     ($type:ident, $dtype:ident) => {
         impl sealed::Sealed for $type {
             #[inline]
+            fn reaches(self, low: u64) -> bool {
+                (self.to_bits() & 0x7fff) >= low as u16
+            }
+
+            #[inline]
             fn little_endian(self) -> Self {
                 Self::from_bits(self.to_bits().to_le())
             }
@@ -282,6 +296,11 @@ macro_rules! half {
 macro_rules! integer {
     ($type:ident, $dtype:ident, acc: $acc:ident) => {
         impl sealed::Sealed for $type {
+            #[inline]
+            fn reaches(self, low: u64) -> bool {
+                u64::from(self.unsigned_abs()) >= low
+            }
+
             #[inline]
             fn little_endian(self) -> Self {
                 self.to_le()

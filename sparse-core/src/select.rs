@@ -6,8 +6,9 @@ use crate::{Element, Error, SparseVec};
 /// Zeros are never taken, so the result may have fewer entries. Ties go to the lowest index; NaN
 /// ranks above everything.
 ///
-/// Linear time: one pass counts the high bits of the magnitudes, one pass collects what may be in the
-/// result, and a selection, never a sort, settles the rest among those.
+/// Linear time: a sample tells about how large the k-th is, one pass collects what is larger, and a selection, never a
+/// sort, settles the rest among those. Where the sample misleads, one pass more counts the high bits of the magnitudes
+/// first.
 ///
 /// # Errors
 /// [`Error::DimensionTooLarge`].
@@ -25,47 +26,122 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
     if k == 0 {
         return SparseVec::empty(values.len() as u64);
     }
-    let slot = Slot::of_kth(values, k);
-    let (mut cut, most) = match slot {
-        Slot { low: 0, above, inside, width } => {
-            // Zeros are never wanted: the smallest magnitude above them is 1.
-            (Cut { magnitude: 0, ties: 0 }, if width == 0 { above } else { above + inside })
+    let (slot, cut) = match guess(values, k) {
+        Guess::Candidates(candidates) => return Ok(candidates.top_k(k).0),
+        Guess::Cut(cut) => {
+            (Slot { low: cut.magnitude, width: 0, above: k - cut.ties, inside: cut.ties }, cut)
         }
-        Slot { low, width: 0, above, .. } => (Cut { magnitude: low, ties: k - above }, k),
-        Slot { low, above, inside, .. } => (Cut { magnitude: low - 1, ties: 0 }, above + inside),
+        Guess::None => {
+            let slot = Slot::of_kth(values, k);
+            let (magnitude, ties) = match slot {
+                // Zeros are never wanted: the smallest magnitude above them is 1.
+                Slot { low: 0, .. } => (0, 0),
+                Slot { low, width: 0, above, .. } => (low, k - above),
+                Slot { low, .. } => (low - 1, 0),
+            };
+            (slot, Cut { magnitude, ties })
+        }
+    };
+    let most = match slot {
+        Slot { low: 0, width: 0, above, .. } => above,
+        Slot { width: 0, .. } => k,
+        Slot { above, inside, .. } => above + inside,
     };
     let mut candidates = SparseVec::with_capacity(values.len() as u64, most);
+    let mut cut = cut;
     collect(values, slot.low.max(1), |index, value| {
         if cut.keeps(value) {
             candidates.push(index, value);
         }
+        candidates.nnz() < most
     });
     Ok(candidates.top_k(k).0)
 }
 
-/// Calls `take` for every value of at least this magnitude, by increasing index.
-fn collect<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T)) {
-    let mut offsets = [0_u8; BLOCK];
-    for (block, part) in values.chunks(BLOCK).enumerate() {
-        // Most blocks hold none at the usual densities, and this test vectorises.
-        if !part.iter().fold(false, |any, value| any | (value.magnitude() >= low)) {
-            continue;
+/// What one pass, or two, can say without counting.
+enum Guess<T> {
+    /// A few more than the k largest.
+    Candidates(SparseVec<T>),
+    /// What separates the k largest.
+    Cut(Cut),
+    None,
+}
+
+/// Tries to find the k largest by what a sample says.
+fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
+    if values.len() < MANY || k > values.len() / 8 {
+        return Guess::None;
+    }
+    let low = low_by_sample(values, k);
+    let mut candidates = SparseVec::with_capacity(values.len() as u64, 2 * k);
+    let enough = 4 * k + 4 * SAMPLED;
+    collect(values, low, |index, value| {
+        candidates.push(index, value);
+        candidates.nnz() < enough
+    });
+    if candidates.nnz() >= enough {
+        // Perhaps many are equal.
+        let nan = T::from_f32(f32::NAN).magnitude();
+        let count = |low| values.iter().filter(|value| value.reaches(low)).count();
+        let above = if low == nan { 0 } else { count(low + 1) };
+        if above < k && count(low) >= k {
+            Guess::Cut(Cut { magnitude: low, ties: k - above })
+        } else {
+            Guess::None
         }
-        // Without a branch on the data, which no predictor could foresee.
-        let mut found = 0;
-        for (offset, value) in part.iter().enumerate() {
-            offsets[found % BLOCK] = offset as u8;
-            found += usize::from(value.magnitude() >= low);
-        }
-        for &offset in &offsets[..found] {
-            let offset = usize::from(offset);
-            take((block * BLOCK + offset) as u32, part[offset]);
-        }
+    } else if candidates.nnz() >= k || low == 1 {
+        // With nothing but zeros below there are no more.
+        Guess::Candidates(candidates)
+    } else {
+        Guess::None
     }
 }
 
-/// Values that are looked at together before any is looked at alone.
-const BLOCK: usize = 64;
+/// A magnitude, not zero, that a few more than k values reach, if the sample is a fair one.
+fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
+    // Whole cache lines at even distances.
+    let wanted = (SAMPLED * (values.len() / k)).clamp(MANY / 2, values.len() / 4);
+    let lines = values.chunks(values.len() / (wanted / LINE));
+    let sample = lines.flat_map(|part| part.iter().take(LINE)).map(|value| value.magnitude());
+    let mut sample: Vec<_> = sample.collect();
+    // Deep enough to hold k values but for one case in a thousand.
+    let expected = sample.len() as f64 * k as f64 / values.len() as f64;
+    let rank = ((expected + 3.0 * expected.sqrt() + 3.0) as usize).min(sample.len() - 1);
+    let (_, &mut low, _) = sample.select_nth_unstable_by(rank, |a, b| b.cmp(a));
+    low.max(1)
+}
+
+/// Fewer values are not worth a sample.
+const MANY: usize = 1 << 14;
+/// About so many of the k largest are in the sample at least.
+const SAMPLED: usize = 16;
+/// Values that are sampled together, or looked at one by one.
+const LINE: usize = 16;
+/// Values that are looked at together first.
+const BLOCK: usize = 128;
+
+/// Calls `take` for every value of at least this magnitude, by increasing index, until it returns false.
+fn collect<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
+    let reaches = |part: &[T]| part.iter().fold(false, |any, value| any | value.reaches(low));
+    for (block, part) in values.chunks(BLOCK).enumerate() {
+        // Most blocks hold none at the usual densities, and this test vectorises.
+        if !reaches(part) {
+            continue;
+        }
+        for (line, part) in part.chunks(LINE).enumerate().filter(|(_, part)| reaches(part)) {
+            // Without a branch on each value, which no predictor could foresee.
+            let bits = part.iter().enumerate().map(|(at, value)| u32::from(value.reaches(low)) << at);
+            let mut found = bits.fold(0, |found, bit| found | bit);
+            while found != 0 {
+                let offset = found.trailing_zeros() as usize;
+                found &= found - 1;
+                if !take((block * BLOCK + line * LINE + offset) as u32, part[offset]) {
+                    return;
+                }
+            }
+        }
+    }
+}
 
 /// What separates the entries that are kept: those above a magnitude, and the first few equal to it.
 pub(crate) struct Cut {

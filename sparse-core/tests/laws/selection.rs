@@ -107,3 +107,65 @@ fn a_large_gradient_is_selected_exactly() {
         assert_eq!(top_k(&values, k).unwrap().indices(), expected);
     }
 }
+
+/// Values by a simple generator, so that a failure repeats.
+fn noise(len: usize) -> impl Iterator<Item = u64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..len).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    })
+}
+
+fn assert_exact<T: Sample>(name: &str, values: &[T]) {
+    for k in [1, 2, 17, values.len() / 1000, values.len() / 100, values.len() / 9, values.len() / 8 + 1] {
+        let expected: Vec<usize> =
+            largest(values, k).into_iter().filter(|&at| !values[at].is_zero()).collect();
+        let top = top_k(values, k).unwrap();
+        let found: Vec<usize> = top.indices().iter().map(|&index| index as usize).collect();
+        assert!(found == expected, "{name}, k = {k}: {} entries, {} expected", found.len(), expected.len());
+        assert!(top.iter().all(|(index, value)| value.same(values[index as usize])), "{name}, k = {k}");
+    }
+}
+
+/// Long enough to be sampled; of shapes that a sample tells the truth about, or does not.
+#[test]
+fn top_k_of_long_vectors_equals_the_sorting_oracle() {
+    const LEN: usize = 40_000;
+    let floats: Vec<f32> = noise(LEN).map(|bits| (bits >> 40) as f32 / 1e5 - 80.0).collect();
+    let with = |change: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
+        floats.iter().enumerate().map(|(at, &value)| change(at, value)).collect()
+    };
+    let mut sorted = floats.clone();
+    sorted.sort_by(f32::total_cmp);
+    let reversed: Vec<f32> = sorted.iter().rev().copied().collect();
+    assert_exact("uniform", &floats);
+    assert_exact("sorted", &sorted);
+    assert_exact("reversed", &reversed);
+    assert_exact("equal", &with(&|_, _| -1.5));
+    assert_exact("two values", &with(&|_, value| if value > 0.0 { 1.0 } else { -2.0 }));
+    assert_exact("a few large", &with(&|at, _| if at % 997 == 0 { 3.0 } else { 0.5 }));
+    assert_exact(
+        "large only where no sample is taken",
+        &with(&|at, value| if at > LEN - 50 { 1e9 } else { value }),
+    );
+    assert_exact("mostly zeros", &with(&|at, value| if at % 800 == 3 { value } else { -0.0 }));
+    assert_exact("zeros", &with(&|_, _| 0.0));
+    assert_exact("half not numbers", &with(&|at, value| if at % 2 == 0 { f32::NAN } else { value }));
+    assert_exact("not numbers", &with(&|at, _| f32::from_bits(0x7f80_0001 + at as u32)));
+    assert_exact("infinities", &with(&|at, _| if at % 3 == 0 { f32::NEG_INFINITY } else { f32::MAX }));
+    assert_exact("denormal", &with(&|at, _| f32::from_bits(1 + at as u32 % 50)));
+    assert_exact("large at one end", &with(&|at, value| if at < LEN / 50 { value * 1e6 } else { value }));
+    assert_exact("f64", &floats.iter().map(|&value| f64::from(value)).collect::<Vec<_>>());
+    assert_exact("bf16", &floats.iter().map(|&value| half::bf16::from_f32(value)).collect::<Vec<_>>());
+    assert_exact("f16", &floats.iter().map(|&value| half::f16::from_f32(value * 1e3)).collect::<Vec<_>>());
+    assert_exact("i32", &noise(LEN).map(|bits| bits as i32).collect::<Vec<_>>());
+    assert_exact(
+        "extreme i32",
+        &noise(LEN).map(|bits| [i32::MIN, i32::MAX][bits as usize % 2]).collect::<Vec<_>>(),
+    );
+    assert_exact("i64", &noise(LEN).map(|bits| bits as i64).collect::<Vec<_>>());
+    assert_exact("extreme i64", &noise(LEN).map(|bits| [i64::MIN, 7][bits as usize % 2]).collect::<Vec<_>>());
+}

@@ -120,6 +120,36 @@ Examples:
 #[derive(Subcommand, Debug)]
 pub(crate) enum Bench {
     Allreduce(AllreduceArgs),
+    Kernels(KernelsArgs),
+}
+
+/// Time what a rank computes on its own: selecting, merging, adding, rounding
+///
+/// Each kernel runs on one thread, in turn with a read of the memory that it reads. `topk` selects the share
+/// --density of the largest of --dim values; `merge` sums two sparse vectors with so many entries, at places drawn
+/// by chance; `scatter` adds one of them to a dense vector; `quantize` rounds all values by chance to 8 bits, and
+/// `dequantize` reads them again. Shows a table at the end.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KernelsArgs {
+    /// How many values there are: up to 2^32; 16M, 16_000_000 and 16000000 are the same
+    #[arg(long, value_name = "N", default_value = "25_600_000", value_parser = dimension)]
+    pub(crate) dim: u64,
+
+    /// Which share of them is selected, or not zero in a sparse vector, above 0 and at most 1
+    #[arg(long, value_name = "D", default_value_t = 0.001, value_parser = density)]
+    pub(crate) density: f64,
+
+    /// How often each kernel is measured
+    #[arg(long, value_name = "I", default_value_t = 11, value_parser = iterations)]
+    pub(crate) iterations: u32,
+
+    /// Decides the values
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print a JSON object a line, a kernel each, instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Time sums of sparse vectors over all ranks, and count their bytes

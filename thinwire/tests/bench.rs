@@ -149,6 +149,28 @@ fn a_world_of_the_environment_is_joined_and_rank_0_speaks() {
     assert!(of_rank_0.iter().all(|row| row["ranks"] == 3));
 }
 
+#[test]
+fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
+    let folder = folder();
+    let run = |options: &[&str]| {
+        thinwire(folder.path())
+            .args(["bench", "kernels", "--dim=100k", "--iterations=3"])
+            .args(options)
+            .output()
+            .unwrap()
+    };
+    let rows = rows(&run(&["--json", "--density=0.01"]));
+    let kernels: Vec<_> = rows.iter().map(|row| row["kernel"].as_str().unwrap()).collect();
+    assert_eq!(kernels, ["topk", "merge", "scatter", "quantize", "dequantize"]);
+    for row in &rows {
+        assert_eq!((&row["dim"], &row["density"]), (&100_000.into(), &0.01.into()));
+        let [time, read, ratio] = ["median_ms", "read_ms", "ratio"].map(|key| row[key].as_f64().unwrap());
+        assert!(time > 0.0 && read > 0.0 && (ratio / (time / read) - 1.0).abs() < 1e-6, "{row}");
+    }
+    let text = stdout(&run(&[]));
+    assert!(kernels.iter().all(|kernel| text.contains(kernel)) && text.contains("100000 values"), "{text}");
+}
+
 fn refuses(command: &mut Command, says: &[&str]) {
     let output = command.output().unwrap();
     let said = stderr(&output);
@@ -179,6 +201,11 @@ fn options_that_make_no_sense_are_refused() {
         refuses(thinwire(folder.path()).args(["bench", "allreduce"]).args(options), says);
     }
     refuses(thinwire(folder.path()).args(["bench", "broadcast"]), &["broadcast"]);
+    for (option, says) in
+        [("--density=0", "above 0"), ("--dim=0", "at least 1"), ("--iterations=0", "at least 1")]
+    {
+        refuses(thinwire(folder.path()).args(["bench", "kernels", option]), &[says]);
+    }
     let options = |options: &[&str]| {
         let mut command = member(folder.path(), 0, 4, 1);
         command.args(["bench", "allreduce"]).args(options);

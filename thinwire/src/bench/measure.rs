@@ -149,7 +149,7 @@ fn slowest(records: &[Record], iterations: u32) -> anyhow::Result<Vec<u64>> {
 }
 
 /// The middle of what is sorted, or the mean of the two in the middle.
-fn median(sorted: &[u64]) -> u64 {
+pub(super) fn median(sorted: &[u64]) -> u64 {
     let upper = sorted.get(sorted.len() / 2);
     let lower = sorted.get(sorted.len().saturating_sub(1) / 2);
     upper.zip(lower).map_or(0, |(upper, lower)| upper.midpoint(*lower))

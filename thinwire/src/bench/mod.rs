@@ -1,4 +1,4 @@
-//! `thinwire bench allreduce`.
+//! `thinwire bench`: `allreduce`, and [`kernels`].
 //!
 //! Every rank makes its input and the oracle ([`input`], [`oracle`]), then lets one [`Contender`] after the
 //! other sum ([`measure`]); rank 0 shows a [`report::Row`] for each. What other libraries can do is a
@@ -7,6 +7,7 @@
 mod collective;
 mod contender;
 mod input;
+mod kernels;
 mod measure;
 mod oracle;
 #[cfg(feature = "mpi")]
@@ -30,6 +31,7 @@ use oracle::Oracle;
 use plan::Plan;
 use report::Report;
 
+pub(crate) use kernels::kernels;
 pub(crate) use plan::DEFAULT_ALGORITHMS;
 
 /// Measures as asked: joins the world of the environment or of mpirun, or makes one.

@@ -1,0 +1,214 @@
+//! `thinwire bench kernels`: what a rank computes on its own, compared with reading the same memory.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::ensure;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use sparse_core::{SparseVec, merge, scatter_add, top_k};
+use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
+use transport::Rank;
+
+use super::input;
+use super::measure::median;
+use crate::cli::KernelsArgs;
+use crate::error::{Error, When as _};
+use crate::output::{print, table};
+
+/// What was measured of one kernel: a line of the output.
+#[derive(Serialize, Debug)]
+struct Row {
+    kernel: &'static str,
+    dim: u64,
+    density: f64,
+    median_ms: f64,
+    /// A read of what the kernel reads.
+    read_ms: f64,
+    ratio: f64,
+    gb_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ns_per_entry: Option<f64>,
+}
+
+/// What all kernels work on.
+struct Inputs {
+    /// Bell-shaped, as gradients are.
+    values: Vec<f32>,
+    left: SparseVec<f32>,
+    right: SparseVec<f32>,
+    args: KernelsArgs,
+}
+
+/// Measures each kernel on one thread, in turn with the read that it is compared with.
+pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
+    let inputs = Inputs::draw(args).run()?;
+    let mut rows = Vec::new();
+    for kernel in [topk, merge_two, scatter, quantize, dequantize] {
+        let row = kernel(&inputs).run()?;
+        if args.json {
+            print(&serde_json::to_string(&row).run()?);
+        }
+        rows.push(row);
+    }
+    if !args.json {
+        print(&render(&rows));
+    }
+    Ok(())
+}
+
+impl Inputs {
+    fn draw(args: &KernelsArgs) -> anyhow::Result<Self> {
+        let dim = usize::try_from(args.dim)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
+        let mut bell = || (0..4).map(|_| rng.random::<f32>() - 0.5).sum::<f32>();
+        let values = (0..dim).map(|_| bell()).collect();
+        let nnz = ((dim as f64 * args.density) as usize).max(1);
+        let draw = |rank| input::draw(args.dim, nnz, args.seed, Rank(rank));
+        Ok(Self { values, left: draw(0)?, right: draw(1)?, args: args.clone() })
+    }
+
+    fn k(&self) -> usize {
+        self.left.nnz()
+    }
+
+    /// Measures a kernel that reads these arrays, and makes `entries` of them if that is what counts.
+    fn measure(
+        &self,
+        kernel: &'static str,
+        reads: &[&[u8]],
+        entries: Option<usize>,
+        mut run: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Row> {
+        let (mut laps, mut read_laps) = (Vec::new(), Vec::new());
+        for _ in 0..self.args.iterations {
+            let begun = Instant::now();
+            reads.iter().for_each(|bytes| {
+                black_box(read(bytes));
+            });
+            read_laps.push(begun.elapsed().as_nanos() as u64);
+            let begun = Instant::now();
+            run()?;
+            laps.push(begun.elapsed().as_nanos() as u64);
+        }
+        laps.sort_unstable();
+        read_laps.sort_unstable();
+        let (lap, read_lap) = (median(&laps) as f64, median(&read_laps) as f64);
+        let bytes: usize = reads.iter().map(|bytes| bytes.len()).sum();
+        Ok(Row {
+            kernel,
+            dim: self.args.dim,
+            density: self.args.density,
+            median_ms: lap / 1e6,
+            read_ms: read_lap / 1e6,
+            ratio: lap / read_lap.max(1.0),
+            gb_per_s: bytes as f64 / lap.max(1.0),
+            ns_per_entry: entries.map(|entries| lap / entries.max(1) as f64),
+        })
+    }
+}
+
+/// Reads everything, in a way that vectorises.
+fn read(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().fold(0, |all, word| all | u64::from_le_bytes(*word));
+    rest.iter().fold(words, |all, byte| all | u64::from(*byte))
+}
+
+fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
+    let (values, k) = (&inputs.values, inputs.k());
+    inputs.measure("topk", &[bytes(values)], None, || {
+        ensure!(black_box(top_k(values, k)?).nnz() <= k, "more than k entries");
+        Ok(())
+    })
+}
+
+fn merge_two(inputs: &Inputs) -> anyhow::Result<Row> {
+    let Inputs { left, right, .. } = inputs;
+    let reads = [left, right].map(|vec| [bytes(vec.indices()), bytes(vec.values())]);
+    let entries = merge(left, right)?.nnz();
+    inputs.measure("merge", reads.as_flattened(), Some(entries), || {
+        black_box(merge(left, right)?);
+        Ok(())
+    })
+}
+
+fn scatter(inputs: &Inputs) -> anyhow::Result<Row> {
+    let left = &inputs.left;
+    let mut dense = vec![0.0; inputs.values.len()];
+    let reads = [bytes(left.indices()), bytes(left.values())];
+    inputs.measure("scatter", &reads, Some(left.nnz()), || {
+        scatter_add(&mut dense, left)?;
+        black_box(&dense);
+        Ok(())
+    })
+}
+
+/// As the second phase of `dsar_qsgd8` does by default.
+fn quantizer() -> anyhow::Result<Qsgd> {
+    Ok(Qsgd::new(8, 512, Norm::Max)?)
+}
+
+const SEED: Seed = Seed { seed: 1, step: 0, rank: 0 };
+
+fn quantize(inputs: &Inputs) -> anyhow::Result<Row> {
+    let (quantizer, values) = (quantizer()?, &inputs.values);
+    let mut coded = Vec::with_capacity(quantizer.encoded_len(values.len()));
+    inputs.measure("quantize", &[bytes(values)], Some(values.len()), || {
+        coded.clear();
+        quantizer.quantize(values, SEED, &mut coded)?;
+        black_box(&coded);
+        Ok(())
+    })
+}
+
+fn dequantize(inputs: &Inputs) -> anyhow::Result<Row> {
+    let (quantizer, mut coded) = (quantizer()?, Vec::new());
+    quantizer.quantize(&inputs.values, SEED, &mut coded)?;
+    let mut values = vec![0.0; inputs.values.len()];
+    inputs.measure("dequantize", &[&coded], Some(values.len()), || {
+        quantizer.dequantize(&coded, &mut values)?;
+        black_box(&values);
+        Ok(())
+    })
+}
+
+const HEADER: [&str; 6] = ["kernel", "ms", "read, ms", "ratio", "GB/s", "ns an entry"];
+
+fn render(rows: &[Row]) -> String {
+    let cells = |row: &Row| {
+        [
+            row.kernel.to_owned(),
+            format!("{:.3}", row.median_ms),
+            format!("{:.3}", row.read_ms),
+            format!("{:.2}", row.ratio),
+            format!("{:.2}", row.gb_per_s),
+            row.ns_per_entry.map_or("-".into(), |ns| format!("{ns:.2}")),
+        ]
+    };
+    let table = table::ruled(1, HEADER, rows.iter().map(cells));
+    let Some(Row { dim, density, .. }) = rows.first() else { return String::new() };
+    format!(
+        "{table}\n{dim} values, a density of {density}. One thread; medians. `ratio` compares with `read`: reading once, in \
+         the same run, what the kernel reads."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_sees_every_byte() {
+        for at in 0..21 {
+            let mut bytes = [0; 21];
+            bytes[at] = 4;
+            assert_ne!(read(&bytes), 0, "{at}");
+        }
+    }
+}

@@ -19,6 +19,9 @@ fn codecs(criterion: &mut Criterion) {
                 codec::encode(DIM, black_box(&indices), 0, &mut bytes)
             });
         });
+        group.bench_function("encoded_len", |bencher| {
+            bencher.iter(|| codec::encoded_len(DIM, black_box(&indices), 0));
+        });
         for codec in [Codec::EliasFano, Codec::Blocks, Codec::Bitmap] {
             let mut bytes = Vec::new();
             group.bench_function(BenchmarkId::new("encode", format!("{codec:?}")), |bencher| {
@@ -27,6 +30,8 @@ fn codecs(criterion: &mut Criterion) {
                     codec::encode_as(codec, DIM, black_box(&indices), 0, &mut bytes)
                 });
             });
+            bytes.clear();
+            codec::encode_as(codec, DIM, &indices, 0, &mut bytes);
             let mut found = Vec::new();
             group.bench_function(BenchmarkId::new("decode", format!("{codec:?}")), |bencher| {
                 bencher.iter(|| {
@@ -34,7 +39,6 @@ fn codecs(criterion: &mut Criterion) {
                     codec::decode(black_box(&bytes), DIM, indices.len(), &mut found)
                 });
             });
-            assert_eq!(found, indices);
         }
         group.finish();
     }

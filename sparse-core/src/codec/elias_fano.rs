@@ -49,13 +49,20 @@ pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
 fn write_high(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
     let words = out.as_chunks_mut::<8>().0;
     let (mut word, mut bits) = (0, 0_u64);
-    for (i, &index) in indices.iter().enumerate() {
-        let at = (number(index, base, i) >> shape.low) as usize + i;
-        // Without a branch or a read of the word just written.
-        bits = if at / 64 == word { bits } else { 0 };
-        word = at / 64;
-        bits |= 1 << (at % 64);
-        words[word] = bits.to_le_bytes();
+    let mut places = [0; TILE];
+    for (tile, part) in indices.chunks(TILE).enumerate() {
+        let first = tile * TILE;
+        for (i, (at, &index)) in places.iter_mut().zip(part).enumerate() {
+            *at = (number(index, base, first + i) >> shape.low).wrapping_add((first + i) as u32);
+        }
+        for &at in &places[..part.len()] {
+            // Without a branch or a read of the word just written.
+            let at = at as usize;
+            bits &= u64::from(at / 64 == word).wrapping_neg();
+            word = at / 64;
+            bits |= 1 << (at % 64);
+            words[word] = bits.to_le_bytes();
+        }
     }
 }
 
@@ -87,21 +94,27 @@ pub(super) fn read(shape: Shape, bytes: &[u8], out: &mut [u32]) -> Result<(), Er
     if !is_padded(high, shape.high_bits) || !is_padded(low, out.len() as u64 * u64::from(shape.low)) {
         return Err(Error::malformed("coded indices: the padding is not 0"));
     }
-    let (mut done, mut unpacked) = (0, 0);
+    let mut words = words(high).enumerate();
+    // The places of set bits, as many as a tile needs and what else the last word had.
+    let (mut places, mut found) = ([0; TILE + 128], 0);
     let (mut last, mut sorted) = (0, true);
-    for (at, bits) in words(high).enumerate() {
-        let end = done + bits.count_ones() as usize;
-        if end > unpacked {
-            let next = out.len().min(unpacked + TILE);
-            unpack(&low[packed_len(unpacked, shape.low)..], shape.low, &mut out[unpacked..next]);
-            unpacked = next;
+    for (tile, part) in out.chunks_mut(TILE).enumerate() {
+        let first = tile * TILE;
+        while found < part.len() {
+            let Some((at, bits)) = words.next() else { return Err(wrong_count()) };
+            found += spread(bits, (at * 64) as u32, &mut places[found..]);
         }
-        let Some(part) = out.get_mut(done..end) else { return Err(wrong_count()) };
-        let shift = ((at * 64) as u32).wrapping_sub(done as u32);
-        (last, sorted) = join(part, bits, shift, shape.low, done as u32, (last, sorted));
-        done = end;
+        unpack(&low[packed_len(first, shape.low)..], shape.low, part);
+        join(&places, shape.low, first as u32, part);
+        sorted &= last <= part[0] && part.windows(2).fold(true, |sorted, pair| sorted & (pair[0] <= pair[1]));
+        last = part[part.len() - 1];
+        for (i, number) in part.iter_mut().enumerate() {
+            *number = number.wrapping_add((first + i) as u32);
+        }
+        places.copy_within(part.len()..part.len() + 64, 0);
+        found -= part.len();
     }
-    if done != out.len() {
+    if found > 0 || words.any(|(_, bits)| bits != 0) {
         return Err(wrong_count());
     }
     // Numbers that do not decrease are indices that increase; all below the last are in range with it.
@@ -111,25 +124,31 @@ pub(super) fn read(shape: Shape, bytes: &[u8], out: &mut [u32]) -> Result<(), Er
     Ok(())
 }
 
-/// Makes indices of the low parts in `out`, one for each of the bits set.
+/// Writes the places of the set bits, and what not after them, at most 64 in all; says how many are set.
 #[inline]
-fn join(
-    out: &mut [u32],
-    mut bits: u64,
-    shift: u32,
-    low: u32,
-    place: u32,
-    (mut last, mut sorted): (u32, bool),
-) -> (u32, bool) {
-    for (i, slot) in out.iter_mut().enumerate() {
-        let high = shift.wrapping_add(bits.trailing_zeros()).wrapping_sub(i as u32);
-        bits &= bits.wrapping_sub(1);
-        let number = (high << low) | *slot;
-        sorted &= last <= number;
-        last = number;
-        *slot = number.wrapping_add(place).wrapping_add(i as u32);
+fn spread(mut bits: u64, first: u32, places: &mut [u32]) -> usize {
+    let count = bits.count_ones() as usize;
+    // Several at a time, so that the end is easy to foresee.
+    for step in places.as_chunks_mut::<STEP>().0 {
+        for place in step {
+            *place = first.wrapping_add(bits.trailing_zeros());
+            bits &= bits.wrapping_sub(1);
+        }
+        if bits == 0 {
+            break;
+        }
     }
-    (last, sorted)
+    count
+}
+
+const STEP: usize = 8;
+
+/// Makes numbers of the low parts in `part`, whose first is number `first`.
+#[inline]
+fn join(places: &[u32; TILE + 128], low: u32, first: u32, part: &mut [u32]) {
+    for (i, (number, place)) in part.iter_mut().zip(places).enumerate() {
+        *number |= place.wrapping_sub(first).wrapping_sub(i as u32) << low;
+    }
 }
 
 /// Bytes as little-endian words; the last is filled up with 0.

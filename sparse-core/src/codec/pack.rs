@@ -11,13 +11,15 @@ pub(super) const fn packed_len(count: usize, width: u32) -> usize {
 /// Packs numbers of at most `width <= 32` bits to the start of `out`, which is longer than they need by [`SLACK`].
 /// The bits that are left of the last byte are 0.
 pub(super) fn pack(values: &[u32], width: u32, out: &mut [u8]) {
-    const PACK: [fn(&[u32], &mut [u8]); 33] = each_width!(pack_groups);
+    type Pack = fn(&[u32], &mut [u8]);
+    const PACK: [Pack; 33] = each_width!(pack_groups);
     PACK[width as usize](values, out);
 }
 
 /// Unpacks as many numbers of `width <= 32` bits as `out` holds from `bytes`, which are at least [`packed_len`].
 pub(super) fn unpack(bytes: &[u8], width: u32, out: &mut [u32]) {
-    const UNPACK: [fn(&[u8], &mut [u32]); 33] = each_width!(unpack_groups);
+    type Unpack = fn(&[u8], &mut [u32]);
+    const UNPACK: [Unpack; 33] = each_width!(unpack_groups);
     UNPACK[width as usize](bytes, out);
 }
 

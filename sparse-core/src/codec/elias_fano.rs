@@ -41,45 +41,31 @@ impl Shape {
 
 /// Writes to the start of `out`, which is all 0 and longer than needed by `SLACK`.
 pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
-    // In this order, since each writes a little beyond its part.
-    write_high(shape, indices, base, out);
-    write_low(shape, indices, base, &mut out[shape.high_len()..]);
-}
-
-fn write_high(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
-    let words = out.as_chunks_mut::<8>().0;
+    let (high, low) = out.split_at_mut(shape.high_len());
     let (mut word, mut bits) = (0, 0_u64);
-    let mut places = [0; TILE];
+    let (mut places, mut lows) = ([0; TILE], [0; TILE]);
     for (tile, part) in indices.chunks(TILE).enumerate() {
         let first = tile * TILE;
-        for (i, (at, &index)) in places.iter_mut().zip(part).enumerate() {
-            *at = (number(index, base, first + i) >> shape.low).wrapping_add((first + i) as u32);
+        let skipped = base.wrapping_add(first as u32);
+        for (i, ((&index, place), low)) in part.iter().zip(&mut places).zip(&mut lows).enumerate() {
+            let number = index.wrapping_sub(skipped).wrapping_sub(i as u32);
+            *low = number & ((1 << shape.low) - 1);
+            *place = (number >> shape.low).wrapping_add(first as u32).wrapping_add(i as u32);
         }
-        for &at in &places[..part.len()] {
-            // Without a branch or a read of the word just written.
-            let at = at as usize;
-            bits &= u64::from(at / 64 == word).wrapping_neg();
-            word = at / 64;
-            bits |= 1 << (at % 64);
-            words[word] = bits.to_le_bytes();
+        pack(&lows[..part.len()], shape.low, &mut low[packed_len(first, shape.low)..]);
+        for &place in &places[..part.len()] {
+            let place = place as usize;
+            // Once for some 25 numbers.
+            if place / 64 != word {
+                high[word * 8..word * 8 + 8].copy_from_slice(&bits.to_le_bytes());
+                (word, bits) = (place / 64, 0);
+            }
+            bits |= 1 << (place % 64);
         }
     }
-}
-
-fn write_low(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
-    let mut lows = [0; TILE];
-    for (tile, part) in indices.chunks(TILE).enumerate() {
-        let first = tile * TILE;
-        for (i, (low, &index)) in lows.iter_mut().zip(part).enumerate() {
-            *low = number(index, base, first + i) & ((1 << shape.low) - 1);
-        }
-        pack(&lows[..part.len()], shape.low, &mut out[packed_len(first, shape.low)..]);
-    }
-}
-
-#[inline]
-fn number(index: u32, base: u32, place: usize) -> u32 {
-    index.wrapping_sub(base).wrapping_sub(place as u32)
+    let rest = &mut high[word * 8..];
+    let len = rest.len().min(8);
+    rest[..len].copy_from_slice(&bits.to_le_bytes()[..len]);
 }
 
 /// Numbers whose low bits are handled at once. A multiple of 8, so that each tile starts at a byte, and at least 64.

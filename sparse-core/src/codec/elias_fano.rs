@@ -42,7 +42,6 @@ impl Shape {
 /// Writes to the start of `out`, which is all 0 and longer than needed by `SLACK`.
 pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
     let (high, low) = out.split_at_mut(shape.high_len());
-    let (mut word, mut bits) = (0, 0_u64);
     let (mut places, mut lows) = ([0; TILE], [0; TILE]);
     for (tile, part) in indices.chunks(TILE).enumerate() {
         let first = tile * TILE;
@@ -54,18 +53,10 @@ pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
         }
         pack(&lows[..part.len()], shape.low, &mut low[packed_len(first, shape.low)..]);
         for &place in &places[..part.len()] {
-            let place = place as usize;
-            // Once for some 25 numbers.
-            if place / 64 != word {
-                high[word * 8..word * 8 + 8].copy_from_slice(&bits.to_le_bytes());
-                (word, bits) = (place / 64, 0);
-            }
-            bits |= 1 << (place % 64);
+            // Bytes do not wait for each other, as the same word would for each of its bits.
+            high[place as usize / 8] |= 1 << (place % 8);
         }
     }
-    let rest = &mut high[word * 8..];
-    let len = rest.len().min(8);
-    rest[..len].copy_from_slice(&bits.to_le_bytes()[..len]);
 }
 
 /// Numbers whose low bits are handled at once. A multiple of 8, so that each tile starts at a byte, and at least 64.

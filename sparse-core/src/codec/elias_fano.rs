@@ -4,7 +4,7 @@
 //! high densities cost less than the indices. Of numbers up to `m`, `k` of them, the lowest `l = floor(log2(m / k))` bits
 //! are packed; of the rest, number `i` sets bit `(number >> l) + i` of a bitmap of `k + (m >> l)` bits, where the
 //! distances between set bits are the steps of the high parts. That is at most 2 + log2(m / k) bits an index or so, and
-//! always within half a bit of the entropy for uniform supports. Without low bits it is the bitmap of the support.
+//! always within 0.6 bits of the entropy for uniform supports. Without low bits it is the bitmap of the support.
 //!
 //! After Elias (1974) and Fano (1971), in the form of Vigna, "Quasi-succinct indices" (2013).
 

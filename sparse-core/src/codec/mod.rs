@@ -10,7 +10,8 @@
 //!
 //! An encoding is a code and what that codec makes of the indices; its length follows from its contents, the
 //! dimension and the number of indices, which the receiver knows. [`encode`] takes the shortest, found exactly by
-//! one pass over the indices. Uniform supports come within a tenth of the entropy log2 C(n, k), clustered ones far below.
+//! one pass over the indices. Uniform supports come within about a tenth of the entropy log2 C(n, k), clustered ones
+//! far below.
 //!
 //! Each codec has exactly one encoding of a support, and [`decode`] accepts no other.
 //!
@@ -92,7 +93,7 @@ pub const MOST_PER_BYTE: usize = 1024;
 
 /// Appends the shortest encoding of `index - base` for each of the indices, and says which it is.
 ///
-/// At most `1 + 4 k` bytes for `k` indices. One cheap pass finds the shortest, one or two write it.
+/// At most `1 + 4 k` bytes for `k` indices. One cheap pass finds the shortest, another writes it.
 ///
 /// # Panics
 /// Unless the indices less `base` increase strictly and are below `dim`, and that is at most 2^32, the bytes

@@ -7,6 +7,7 @@
 //!   same inputs give the same bits everywhere.
 //! - [`Stream`]: a sum that is sparse until the dense form is the shorter one, and dense from then on.
 //! - [`Accumulator`], [`scatter_add`], [`add_assign`]: sums into dense memory.
+//! - [`codec`]: indices on the wire in about their entropy.
 //! - [`wire`]: little-endian frames with a version and a fingerprint, every byte of which is checked.
 //!
 //! The crate knows no ranks, no transport and no clock.
@@ -39,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codec;
 mod dense;
 mod element;
 mod error;

@@ -123,11 +123,12 @@ pub(crate) enum Bench {
     Kernels(KernelsArgs),
 }
 
-/// Time what a rank computes on its own: selecting, merging, adding, rounding
+/// Time what a rank computes on its own: selecting, merging, adding, coding, rounding
 ///
 /// Each kernel runs on one thread, in turn with a read of the memory that it reads. `topk` selects the share
 /// --density of the largest of --dim values; `merge` sums two sparse vectors with so many entries, at places drawn
-/// by chance; `scatter` adds one of them to a dense vector; `quantize` rounds all values by chance to 8 bits, and
+/// by chance; `scatter` adds one of them to a dense vector; `encode` writes its indices in as few bits as possible, and
+/// `decode` reads them again, with every check; `quantize` rounds all values by chance to 8 bits, and
 /// `dequantize` reads them again. Shows a table at the end.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KernelsArgs {

@@ -176,7 +176,7 @@ fn long<T: Sample>(len: usize, seed: u64, style: u32) -> Vec<T> {
 }
 
 /// The splitmix64 generator.
-fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
     std::iter::repeat_with(move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

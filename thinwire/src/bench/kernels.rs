@@ -7,7 +7,7 @@ use anyhow::ensure;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use sparse_core::{SparseVec, merge, scatter_add, top_k};
+use sparse_core::{SparseVec, codec, merge, scatter_add, top_k};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -30,6 +30,17 @@ struct Row {
     gb_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     ns_per_entry: Option<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
+}
+
+/// How indices are coded.
+#[derive(Serialize, Debug)]
+struct Code {
+    bits_per_index: f64,
+    /// Of a support of which each is as likely as every other.
+    entropy_bits: f64,
+    million_per_s: f64,
 }
 
 /// What all kernels work on.
@@ -45,7 +56,7 @@ struct Inputs {
 pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
     let inputs = Inputs::draw(args).run()?;
     let mut rows = Vec::new();
-    for kernel in [topk, merge_two, scatter, quantize, dequantize] {
+    for kernel in [topk, merge_two, scatter, encode, decode, quantize, dequantize] {
         let row = kernel(&inputs).run()?;
         if args.json {
             print(&serde_json::to_string(&row).run()?);
@@ -105,6 +116,7 @@ impl Inputs {
             ratio: lap / read_lap.max(1.0),
             gb_per_s: bytes as f64 / lap.max(1.0),
             ns_per_entry: entries.map(|entries| lap / entries.max(1) as f64),
+            code: None,
         })
     }
 }
@@ -149,6 +161,41 @@ fn scatter(inputs: &Inputs) -> anyhow::Result<Row> {
     })
 }
 
+fn encode(inputs: &Inputs) -> anyhow::Result<Row> {
+    let (dim, indices) = (inputs.args.dim, inputs.left.indices());
+    let mut coded = Vec::with_capacity(codec::encoded_len(dim, indices, 0));
+    let row = inputs.measure("encode", &[bytes(indices)], Some(indices.len()), || {
+        coded.clear();
+        black_box(codec::encode(dim, indices, 0, &mut coded));
+        Ok(())
+    })?;
+    Ok(Row { code: Some(Code::new(&row, indices.len(), coded.len())), ..row })
+}
+
+fn decode(inputs: &Inputs) -> anyhow::Result<Row> {
+    let (dim, indices) = (inputs.args.dim, inputs.left.indices());
+    let (mut coded, mut found) = (Vec::new(), Vec::with_capacity(indices.len()));
+    codec::encode(dim, indices, 0, &mut coded);
+    let row = inputs.measure("decode", &[&coded], Some(indices.len()), || {
+        found.clear();
+        Ok(codec::decode(&coded, dim, indices.len(), &mut found)?)
+    })?;
+    ensure!(found == indices, "the indices do not survive their code");
+    Ok(Row { code: Some(Code::new(&row, indices.len(), coded.len())), ..row })
+}
+
+impl Code {
+    fn new(row: &Row, indices: usize, coded: usize) -> Self {
+        // log2 of the number of supports, factor by factor.
+        let factor = |i: usize| ((row.dim - i as u64) as f64 / (indices - i) as f64).log2();
+        Self {
+            bits_per_index: 8.0 * coded as f64 / indices as f64,
+            entropy_bits: (0..indices).map(factor).sum::<f64>() / indices as f64,
+            million_per_s: indices as f64 / row.median_ms / 1e3,
+        }
+    }
+}
+
 /// As the second phase of `dsar_qsgd8` does by default.
 fn quantizer() -> anyhow::Result<Qsgd> {
     Ok(Qsgd::new(8, 512, Norm::Max)?)
@@ -178,7 +225,8 @@ fn dequantize(inputs: &Inputs) -> anyhow::Result<Row> {
     })
 }
 
-const HEADER: [&str; 6] = ["kernel", "ms", "read, ms", "ratio", "GB/s", "ns an entry"];
+const HEADER: [&str; 8] =
+    ["kernel", "ms", "read, ms", "ratio", "GB/s", "ns an entry", "bits an index", "entropy"];
 
 fn render(rows: &[Row]) -> String {
     let cells = |row: &Row| {
@@ -189,6 +237,8 @@ fn render(rows: &[Row]) -> String {
             format!("{:.2}", row.ratio),
             format!("{:.2}", row.gb_per_s),
             row.ns_per_entry.map_or("-".into(), |ns| format!("{ns:.2}")),
+            row.code.as_ref().map_or("-".into(), |code| format!("{:.2}", code.bits_per_index)),
+            row.code.as_ref().map_or("-".into(), |code| format!("{:.2}", code.entropy_bits)),
         ]
     };
     let table = table::ruled(1, HEADER, rows.iter().map(cells));

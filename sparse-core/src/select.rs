@@ -100,7 +100,7 @@ fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
 /// A magnitude, not zero, that a few more than k values reach, if the sample is a fair one.
 fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
     // Whole cache lines at even distances.
-    let wanted = (SAMPLED * (values.len() / k)).clamp(MANY / 2, values.len() / 4);
+    let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).min(values.len() / 4);
     let lines = values.chunks(values.len() / (wanted / LINE));
     let sample = lines.flat_map(|part| part.iter().take(LINE)).map(|value| value.magnitude());
     let mut sample: Vec<_> = sample.collect();

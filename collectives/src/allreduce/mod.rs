@@ -21,8 +21,9 @@ mod topk_allgather;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DenseAlgorithm {
-    /// Reduce-scatter and allgather round the ring: `2(P-1) alpha + 2(P-1)/P N v beta`, the least
-    /// volume there is. For long vectors.
+    /// Reduce-scatter and allgather round the ring: `2(P-1) ceil(G/8) alpha + 2(P-1)/P N v beta`, the
+    /// least volume there is, in pieces: G of them for each P-th of the vector, one for each 128 KiB.
+    /// For long vectors.
     Ring,
     /// Whole vectors exchanged in `log2 P` rounds: `log2 P (alpha + N v beta)`, and two rounds more
     /// where P is not a power of two. For short vectors.

@@ -142,6 +142,8 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
     sorted.sort_by(f32::total_cmp);
     let reversed: Vec<f32> = sorted.iter().rev().copied().collect();
     assert_exact("uniform", &floats);
+    assert_exact("just long enough", &floats[..1 << 14]);
+    assert_exact("longer", &[&floats[..], &floats].concat());
     assert_exact("sorted", &sorted);
     assert_exact("reversed", &reversed);
     assert_exact("equal", &with(&|_, _| -1.5));

@@ -41,11 +41,7 @@ impl<T: Element> SparseVec<T> {
     /// [`Error::DimensionTooLarge`], [`Error::LengthMismatch`], [`Error::NotIncreasing`],
     /// [`Error::IndexOutOfRange`].
     pub fn new(dim: u64, indices: Vec<u32>, values: Vec<T>) -> Result<Self, Error> {
-        check_dim(dim)?;
-        if indices.len() != values.len() {
-            return Err(Error::LengthMismatch { indices: indices.len(), values: values.len() });
-        }
-        check_indices(dim, &indices)?;
+        SparseView::new(dim, &indices, &values)?;
         Ok(Self { dim, indices, values })
     }
 

@@ -1,5 +1,5 @@
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// What random rounding depends on: the run, the step of training, and the rank that rounds.
 ///

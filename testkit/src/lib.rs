@@ -10,6 +10,9 @@
 //! | know what is right | [`oracle`]: dense and naive |
 //! | find what is wrong | [`strategies`] for proptest, [`support`] for tables of cases |
 //!
+//! The last two rows are for sparse vectors and come with the feature `vectors`, a default. Tests of a back end
+//! do without: `default-features = false` leaves few dependencies.
+//!
 //! # A collective of your own
 //!
 //! Say it sums one sparse vector per rank, by passing all vectors on around a ring. It is generic over the
@@ -131,10 +134,13 @@ mod counted;
 pub mod faults;
 mod local;
 mod mailbox;
+#[cfg(feature = "vectors")]
 pub mod oracle;
 mod random;
 mod run_world;
+#[cfg(feature = "vectors")]
 pub mod strategies;
+#[cfg(feature = "vectors")]
 pub mod support;
 mod timer;
 

@@ -1,7 +1,7 @@
 //! Worlds of sparse vectors, one vector per rank, for tables of cases: the same for the same arguments.
 
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use sparse_core::{Element, SparseVec};
 
 /// How the supports of the ranks' vectors lie.
@@ -59,8 +59,7 @@ pub fn world<T: Element>(shape: Shape, ranks: usize, dim: u64, seed: u64) -> Vec
 
 #[allow(clippy::expect_used, reason = "documented, and only tests come here")]
 fn vector<T: Element>(shape: Shape, rank: usize, ranks: usize, dim: u64, seed: u64) -> SparseVec<T> {
-    let mut dice = ChaCha8Rng::seed_from_u64(seed);
-    let mut of_all = dice.clone();
+    let [mut dice, mut of_all] = [(); 2].map(|()| ChaCha8Rng::seed_from_u64(seed));
     dice.set_stream(rank as u64 + 1);
     let mut has_entry = |index: u64| match shape {
         Shape::Empty => false,

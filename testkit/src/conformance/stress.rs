@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
+use chacha20::ChaCha8Rng;
 use futures_util::future::{join, join_all};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use transport::{AnyTransport, Rank, Tag, Transport};
 
 use super::{KIB, Letters, left, on_each_rank, poll_once, right, same_bytes};

@@ -1,5 +1,5 @@
+use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
 use sparse_core::SparseVec;
 use transport::Rank;
 

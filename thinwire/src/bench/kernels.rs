@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::ensure;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use sparse_core::{SparseVec, codec, merge, scatter_add, top_k};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};

@@ -1,6 +1,6 @@
+use chacha20::ChaCha8Rng;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
-use rand_chacha::ChaCha8Rng;
 
 /// Seeds the split, so that all runs of all seeds are judged by the same examples.
 const SPLIT_SEED: u64 = 0x7468_696e_7769_7265;

@@ -6,8 +6,8 @@ use anyhow::{Context as _, ensure};
 use candle_core::backprop::GradStore;
 use candle_core::{D, Device, Storage, Tensor, Var};
 use candle_nn::loss::cross_entropy;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
 use sparse_sgd::{Optimizer, Parameter, StepReport};
 use transport::{AnyTransport, block_on};
 

@@ -6,7 +6,7 @@ mod spam;
 use std::path::Path;
 use std::sync::Arc;
 
-use rand_chacha::ChaCha8Rng;
+use chacha20::ChaCha8Rng;
 use sparse_sgd::{Optimizer, StepReport};
 use transport::AnyTransport;
 

@@ -1,6 +1,6 @@
 //! From a peer's frame to its vector, with the peer named where that fails.
 
-use sparse_core::wire::Frame;
+use sparse_core::wire::{Frame, SparseBody};
 use sparse_core::{Element, ErrorKind, SparseVec, SparseView, Stream, dense_is_shorter};
 
 use crate::error::Error;
@@ -18,39 +18,32 @@ pub(crate) fn sparse<E: Element>(frame: Frame, from: usize, dim: u64) -> Result<
     }
 }
 
-/// A sparse vector where it was received, or a copy where it cannot be read there.
-pub(crate) enum Sparse<'a, E> {
-    There(SparseView<'a, E>),
-    Copied(SparseVec<E>),
+/// [`sparse`], with the values where they were received.
+pub(crate) fn sparse_body<E: Element>(
+    frame: &Frame,
+    from: usize,
+    dim: u64,
+) -> Result<SparseBody<'_, E>, Error> {
+    frame.sparse(dim).map_err(|source| Error::malformed(from, source))
 }
 
-impl<E: Element> Sparse<'_, E> {
-    pub(crate) fn view(&self) -> SparseView<'_, E> {
-        match self {
-            Self::There(view) => *view,
-            Self::Copied(vector) => vector.view(),
-        }
-    }
+/// The vectors of the other ranks, of this dimension.
+pub(crate) fn sparse_bodies<E: Element>(
+    frames: &[(usize, Frame)],
+    dim: u64,
+) -> Result<Vec<SparseBody<'_, E>>, Error> {
+    frames.iter().map(|(from, frame)| sparse_body(frame, *from, dim)).collect()
 }
 
-/// [`sparse`], without a copy where that is possible.
-pub(crate) fn sparse_view<E: Element>(frame: &Frame, from: usize, dim: u64) -> Result<Sparse<'_, E>, Error> {
-    match frame.sparse_view(dim).map_err(|source| Error::malformed(from, source))? {
-        Some(view) => Ok(Sparse::There(view)),
-        None => sparse(frame.clone(), from, dim).map(Sparse::Copied),
-    }
-}
-
-/// Vectors of all ranks, by rank: the others' where they were received, the own one as it is.
+/// Vectors of all ranks, by rank: those of the others, and the own one.
 pub(crate) fn by_rank<'a, E: Element>(
-    others: &'a [(usize, Frame)],
+    others: &'a [SparseBody<'_, E>],
     rank: usize,
     own: SparseView<'a, E>,
-) -> Result<Vec<Sparse<'a, E>>, Error> {
-    let vectors = others.iter().map(|(from, frame)| sparse_view(frame, *from, own.dim()));
-    let mut vectors = vectors.collect::<Result<Vec<_>, _>>()?;
-    vectors.insert(rank, Sparse::There(own));
-    Ok(vectors)
+) -> Vec<SparseView<'a, E>> {
+    let mut views: Vec<_> = others.iter().map(SparseBody::view).collect();
+    views.insert(rank, own);
+    views
 }
 
 /// Adds a dense vector to `sum`.

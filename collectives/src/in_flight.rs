@@ -91,7 +91,7 @@ impl<T: Transport> InFlight<T> {
 
     /// A sparse vector as a message.
     pub(crate) fn sparse<E: Element>(&self, view: SparseView<'_, E>) -> Bytes {
-        let length = wire::sparse_len::<E>(view.nnz());
+        let length = wire::sparse_room::<E>(view.nnz());
         self.shared.buffers.fill(length, |out| wire::write_sparse(out, self.fingerprint(), &view))
     }
 

@@ -169,27 +169,44 @@ impl<T: Element> SparseVec<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
-        Self::concat_views(&parts.iter().map(Self::view).collect::<Vec<_>>())
-    }
-
-    /// [`concat`](Self::concat) of borrowed vectors.
-    ///
-    /// # Errors
-    /// [`Error::DimensionTooLarge`].
-    pub fn concat_views(parts: &[SparseView<'_, T>]) -> Result<Self, Error> {
-        let dim = parts.iter().fold(0_u64, |dim, part| dim.saturating_add(part.dim()));
-        check_dim(dim)?;
-        let mut whole = Self::with_capacity(dim, parts.iter().map(SparseView::nnz).sum());
-        let mut start = 0;
+        let mut whole = Self::with_capacity(0, parts.iter().map(Self::nnz).sum());
         for part in parts {
-            let (indices, base) = part.shifted_indices();
-            // When there is an entry, its place in the whole is below 2^32.
-            let shift = (start as u32).wrapping_sub(base);
-            whole.indices.extend(indices.iter().map(|index| index.wrapping_add(shift)));
-            whole.values.extend_from_slice(part.values());
-            start += part.dim();
+            let decode = |indices: &mut Vec<u32>| {
+                indices.extend_from_slice(&part.indices);
+                Ok(())
+            };
+            whole.append(part.dim, decode, part.values.iter().copied())?;
         }
         Ok(whole)
+    }
+
+    /// Appends a vector of dimension `dim`, as [`concat`](Self::concat) does: `decode` appends its indices, in order and
+    /// below `dim`, and there are as many `values`. Changes nothing if it fails.
+    pub(crate) fn append(
+        &mut self,
+        dim: u64,
+        decode: impl FnOnce(&mut Vec<u32>) -> Result<(), Error>,
+        values: impl ExactSizeIterator<Item = T>,
+    ) -> Result<(), Error> {
+        let whole = self.dim.saturating_add(dim);
+        check_dim(whole)?;
+        let nnz = self.nnz();
+        decode(&mut self.indices)?;
+        // When there is an entry, its place in the whole is below 2^32.
+        let shift = self.dim as u32;
+        if shift != 0 {
+            self.indices[nnz..].iter_mut().for_each(|index| *index += shift);
+        }
+        self.values.extend(values);
+        self.dim = whole;
+        debug_assert!(self.indices.len() == self.values.len());
+        Ok(())
+    }
+
+    /// Makes room for so many more entries.
+    pub fn reserve(&mut self, entries: usize) {
+        self.indices.reserve(entries);
+        self.values.reserve(entries);
     }
 
     /// Splits into the `k` entries of largest magnitude and the others; both stay sorted by index.

@@ -7,7 +7,7 @@ use crate::{Element, Error, SparseVec, add_assign, merge, scatter_add};
 /// A vector that is sparse while that is the shorter form, and dense from then on.
 ///
 /// Sums of sparse vectors fill up. [`merge`](Stream::merge) goes dense when the operands' entries
-/// together cost at least what `dim` values cost on the wire ([`dense_is_shorter`]); it never goes back.
+/// together take at least what `dim` values take ([`dense_is_shorter`]); it never goes back.
 /// From Renggli et al., "SparCML", 2018.
 ///
 /// ```
@@ -31,9 +31,10 @@ pub enum Stream<T> {
     Dense(Vec<T>),
 }
 
-/// Whether `entries` sparse entries cost at least as much on the wire as `dim` dense values.
+/// Whether `entries` sparse entries take at least as much memory as `dim` dense values.
 ///
-/// The switch of the published delta: `entries * (4 + size) >= dim * size`.
+/// The switch of the published delta: `entries * (4 + size) >= dim * size`. On the wire a sparse form is shorter still,
+/// as [`codec`](crate::codec) has it, but a fuller vector takes longer to sum than a dense one.
 #[must_use]
 pub fn dense_is_shorter<T: Element>(entries: u64, dim: u64) -> bool {
     let size = size_of::<T>() as u128;

@@ -4,7 +4,7 @@ use crate::error::check_dim;
 use crate::sparse_vec::check_indices;
 use crate::{Element, Error, SparseVec};
 
-/// A borrowed sparse vector: all of a [`SparseVec`], a range of it, or one in received bytes.
+/// A borrowed sparse vector: all of a [`SparseVec`], or a range of it.
 ///
 /// ```
 /// let v = sparse_core::SparseVec::new(8, vec![1, 6], vec![-2.0_f32, 1.5])?;
@@ -34,6 +34,12 @@ impl<'a, T: Element> SparseView<'a, T> {
         }
         check_indices(dim, indices)?;
         Ok(Self { dim, base: 0, indices, values })
+    }
+
+    /// The vector with these entries, which the caller knows to be in order.
+    pub(crate) fn from_sorted(dim: u64, indices: &'a [u32], values: &'a [T]) -> Self {
+        debug_assert!(indices.len() == values.len() && check_indices(dim, indices).is_ok());
+        Self { dim, base: 0, indices, values }
     }
 
     /// The number of positions.

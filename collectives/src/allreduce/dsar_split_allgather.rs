@@ -61,10 +61,11 @@ async fn sum_own_range<T: Transport, E: Element>(
 ) -> Result<Vec<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let received = split::to_owners(operation, input).await?;
-    let parts = decode::by_rank(&received, rank, input.view_of(range(input.dim(), ranks, rank)))?;
-    let mut sum = Accumulator::new(parts.first().map_or(0, |part| part.view().dim() as usize));
-    for part in &parts {
-        sum.add_view(&part.view()).map_err(|source| Error::value(rank, source))?;
+    let own = input.view_of(range(input.dim(), ranks, rank));
+    let others = decode::sparse_bodies(&received, own.dim())?;
+    let mut sum = Accumulator::new(own.dim() as usize);
+    for part in decode::by_rank(&others, rank, own) {
+        sum.add_view(&part).map_err(|source| Error::value(rank, source))?;
     }
     sum.finish().map_err(|source| Error::value(rank, source))
 }

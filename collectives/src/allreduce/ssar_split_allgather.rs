@@ -30,18 +30,19 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let frames = frames.collect::<Result<Vec<_>, _>>()?;
     let is_sparse = |frame: &Frame| frame.kind == BodyKind::Sparse;
     let entries: u64 = frames.iter().filter(|frame| is_sparse(frame)).map(|frame| frame.count).sum();
-    let whole = if frames.iter().all(is_sparse) && !dense_is_shorter::<E>(entries, input.dim()) {
-        let sums =
-            frames.iter().enumerate().map(|(owner, frame)| decode::sparse_view(frame, owner, dim(owner)));
-        let sums = sums.collect::<Result<Vec<_>, _>>()?;
-        SparseVec::concat_views(&sums.iter().map(decode::Sparse::view).collect::<Vec<_>>())
-            .map(Stream::Sparse)
+    if frames.iter().all(is_sparse) && !dense_is_shorter::<E>(entries, input.dim()) {
+        let mut whole = SparseVec::empty(0).map_err(|source| Error::value(rank, source))?;
+        whole.reserve(entries as usize);
+        for (owner, frame) in frames.iter().enumerate() {
+            let appended = frame.append_sparse_to(dim(owner), &mut whole);
+            appended.map_err(|source| Error::malformed(owner, source))?;
+        }
+        Ok(Stream::Sparse(whole))
     } else {
         let sums =
             frames.into_iter().enumerate().map(|(owner, frame)| decode::stream(frame, owner, dim(owner)));
-        Stream::concat(sums.collect::<Result<_, _>>()?)
-    };
-    whole.map_err(|source| Error::value(rank, source))
+        Stream::concat(sums.collect::<Result<_, _>>()?).map_err(|source| Error::value(rank, source))
+    }
 }
 
 async fn sum_own_range<T: Transport, E: Element>(
@@ -50,7 +51,8 @@ async fn sum_own_range<T: Transport, E: Element>(
 ) -> Result<SparseVec<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let received = split::to_owners(operation, input).await?;
-    let parts = decode::by_rank(&received, rank, input.view_of(range(input.dim(), ranks, rank)))?;
-    let views: Vec<_> = parts.iter().map(decode::Sparse::view).collect();
+    let own = input.view_of(range(input.dim(), ranks, rank));
+    let others = decode::sparse_bodies(&received, own.dim())?;
+    let views = decode::by_rank(&others, rank, own);
     sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }

@@ -3,6 +3,7 @@
 //! Steps: Bruck's allgather of every rank's vector, then one sum in rank order, the same everywhere.
 //! Cost: `ceil(log2 P) alpha + (P-1) k b beta`.
 
+use sparse_core::wire::SparseBody;
 use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
@@ -18,8 +19,8 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let blocks = allgather::bruck(operation, operation.sparse(input.view())).await?;
     let frames = blocks.into_iter().enumerate().map(|(from, block)| operation.open(from, block));
     let frames = frames.collect::<Result<Vec<_>, _>>()?;
-    let parts = frames.iter().enumerate().map(|(from, frame)| decode::sparse_view(frame, from, input.dim()));
+    let parts = frames.iter().enumerate().map(|(from, frame)| decode::sparse_body(frame, from, input.dim()));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let sum = sparse_core::reduce_views(&parts.iter().map(decode::Sparse::view).collect::<Vec<_>>());
+    let sum = sparse_core::reduce_views(&parts.iter().map(SparseBody::view).collect::<Vec<_>>());
     Ok(decode::shorter(sum.map_err(|source| Error::value(operation.rank(), source))?))
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
-use sparse_core::SparseVec;
 use sparse_core::wire::HEADER;
+use sparse_core::{SparseVec, codec};
 use testkit::support::{Shape, world};
 use testkit::{Counted, local_world, run_world};
 use transport::Rank;
@@ -29,6 +29,7 @@ impl Cost {
 }
 
 const VALUE: usize = 4;
+/// What an entry takes in memory, which decides whether a sum is dense.
 const ENTRY: usize = 8;
 
 type Support = BTreeSet<u32>;
@@ -52,9 +53,10 @@ impl World {
         self.cut(part + 1) - self.cut(part)
     }
 
-    /// How many of these indices are in a range.
-    fn within(&self, support: &Support, part: usize) -> usize {
-        support.range(self.cut(part) as u32..self.cut(part + 1) as u32).count()
+    /// Those of these indices that are in a range, counted from its start.
+    fn within(&self, support: &Support, part: usize) -> Support {
+        let (start, end) = (self.cut(part) as u32, self.cut(part + 1) as u32);
+        support.range(start..end).map(|index| index - start).collect()
     }
 
     fn union(&self) -> Support {
@@ -62,9 +64,15 @@ impl World {
     }
 }
 
-/// Bytes of the shorter form of a sum.
-fn shorter(nnz: usize, dim: usize) -> usize {
-    (nnz * ENTRY).min(dim * VALUE)
+/// Bytes of a sparse vector with these indices: its values, and the indices in the shortest codec.
+fn sparse(support: &Support, dim: usize) -> usize {
+    let indices: Vec<u32> = support.iter().copied().collect();
+    indices.len() * VALUE + codec::encoded_len(dim as u64, &indices, 0)
+}
+
+/// Bytes of the form that a sum takes.
+fn shorter(support: &Support, dim: usize) -> usize {
+    if support.len() * ENTRY >= dim * VALUE { dim * VALUE } else { sparse(support, dim) }
 }
 
 fn log2_ceil(ranks: usize) -> usize {
@@ -96,7 +104,7 @@ struct Partial {
 
 impl Partial {
     fn bytes(&self, dim: usize) -> usize {
-        if self.dense { dim * VALUE } else { self.support.len() * ENTRY }
+        if self.dense { dim * VALUE } else { sparse(&self.support, dim) }
     }
 
     fn merge(&self, other: &Self, dim: usize) -> Self {
@@ -182,7 +190,7 @@ fn dense_ring(world: &World) -> (Vec<Cost>, u64) {
 fn split(world: &World, rank: usize) -> Cost {
     let mut cost = Cost::default();
     for owner in (0..world.ranks()).filter(|owner| *owner != rank) {
-        cost.send(ENTRY * world.within(&world.supports[rank], owner));
+        cost.send(sparse(&world.within(&world.supports[rank], owner), world.range(owner)));
     }
     cost
 }
@@ -191,7 +199,7 @@ fn ssar_split(world: &World) -> (Vec<Cost>, u64) {
     let ranks = world.ranks();
     let union = world.union();
     let blocks: Vec<_> =
-        (0..ranks).map(|owner| HEADER + shorter(world.within(&union, owner), world.range(owner))).collect();
+        (0..ranks).map(|owner| HEADER + shorter(&world.within(&union, owner), world.range(owner))).collect();
     let costs = (0..ranks).map(|rank| {
         let mut cost = split(world, rank);
         bruck(&mut cost, rank, &blocks);
@@ -213,7 +221,7 @@ fn dsar_split(world: &World) -> (Vec<Cost>, u64) {
 }
 
 fn topk_allgather(world: &World) -> (Vec<Cost>, u64) {
-    let blocks: Vec<_> = world.supports.iter().map(|support| HEADER + ENTRY * support.len()).collect();
+    let blocks: Vec<_> = world.supports.iter().map(|support| HEADER + sparse(support, world.dim)).collect();
     let costs = (0..world.ranks()).map(|rank| {
         let mut cost = Cost::default();
         bruck(&mut cost, rank, &blocks);
@@ -227,11 +235,11 @@ fn children(rank: usize, ranks: usize) -> usize {
     (0..usize::BITS - 1).take_while(|bit| rank & (1 << bit) == 0 && rank + (1 << bit) < ranks).count()
 }
 
-fn gtopk_tree(ranks: usize, k: usize) -> (Vec<Cost>, u64) {
+fn gtopk_tree(ranks: usize, message: usize) -> (Vec<Cost>, u64) {
     let costs = (0..ranks).map(|rank| {
         let mut cost = Cost::default();
         for _ in 0..children(rank, ranks) + usize::from(rank > 0) {
-            cost.send(ENTRY * k);
+            cost.send(message);
         }
         cost
     });
@@ -370,14 +378,18 @@ fn every_allreduce_costs_what_it_documents() {
 fn every_gtopk_costs_what_it_documents() {
     for ranks in 1..=9 {
         for k in [0, 1, 20] {
-            // Each rank has k entries at least, so every message has exactly k.
-            let inputs: Vec<SparseVec<f32>> = world(Shape::Full, ranks, 40, 4);
-            let supports = vec![(0..k as u32).collect(); ranks];
-            let world = World { dim: 40, supports };
+            // The first k entries are the largest of every rank, so every message has exactly those.
+            let values = |rank: usize| (0..40).map(move |index| (1000 - index) as f32 + rank as f32);
+            let inputs: Vec<_> = (0..ranks)
+                .map(|rank| SparseVec::from_dense(&values(rank).collect::<Vec<_>>()).unwrap())
+                .collect();
+            let largest: Support = (0..k as u32).collect();
+            let message = sparse(&largest, 40);
+            let world = World { dim: 40, supports: vec![largest; ranks] };
             for algorithm in common::GTOPK {
                 let expected = match algorithm {
-                    GtopkAlgorithm::Tree => gtopk_tree(ranks, k),
-                    _ => (doubling(&world, |_| ENTRY * k), doubling_rounds(ranks)),
+                    GtopkAlgorithm::Tree => gtopk_tree(ranks, message),
+                    _ => (doubling(&world, |_| message), doubling_rounds(ranks)),
                 };
                 expect(
                     &format!("{algorithm:?}, k = {k}"),

@@ -11,7 +11,7 @@ use sparse_core::{Element, SparseVec, Stream};
 
 fuzz_target!(|bytes: &[u8]| {
     // Spares the fuzzer the search for the magic bytes and the version.
-    let bytes = [b"TW\x01", bytes].concat();
+    let bytes = [b"TW\x02", bytes].concat();
     let Ok(frame) = wire::open(Bytes::from(bytes)) else { return };
     use_up::<f32>(&frame);
     use_up::<f64>(&frame);

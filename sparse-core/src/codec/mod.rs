@@ -114,6 +114,12 @@ pub fn encoded_len(dim: u64, indices: &[u32], base: u32) -> usize {
     Scan::of(dim, indices, base).shortest().0
 }
 
+/// Room enough for [`encode`] to append any so many indices without new memory.
+#[must_use]
+pub fn room(count: usize) -> usize {
+    1 + 4 * count + pack::SLACK
+}
+
 /// [`encode`] by this codec, whatever its length.
 ///
 /// Returns false, and appends nothing, when that would hold more than [`MOST_PER_BYTE`], as only very long runs
@@ -173,8 +179,8 @@ fn read(codec: Codec, body: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -
             check_indices(dim, &out[start..])
                 .map_err(|error| Error::malformed(format!("coded indices: {error}")))
         }
-        Codec::Bitmap => bitmap::read(body, dim, room(out, count)),
-        Codec::Blocks => blocks::read(body, dim, room(out, count)),
+        Codec::Bitmap => bitmap::read(body, dim, places(out, count)),
+        Codec::Blocks => blocks::read(body, dim, places(out, count)),
         Codec::EliasFano if count == 0 => {
             if body.is_empty() {
                 Ok(())
@@ -182,17 +188,17 @@ fn read(codec: Codec, body: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -
                 Err(elias_fano::wrong_count())
             }
         }
-        Codec::EliasFano => elias_fano::read(Shape::new(dim, count), body, room(out, count)),
+        Codec::EliasFano => elias_fano::read(Shape::new(dim, count), body, places(out, count)),
         Codec::Runs => {
             let ends = runs::read_ends(body, dim, count)?;
-            runs::expand(&ends, room(out, count));
+            runs::expand(&ends, places(out, count));
             Ok(())
         }
     }
 }
 
 /// The next `count` places.
-fn room(out: &mut Vec<u32>, count: usize) -> &mut [u32] {
+fn places(out: &mut Vec<u32>, count: usize) -> &mut [u32] {
     let start = out.len();
     out.resize(start + count, 0);
     &mut out[start..]

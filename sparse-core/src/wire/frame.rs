@@ -1,11 +1,13 @@
 //! Vectors, values and bytes from frames.
 
+use std::borrow::Cow;
+
 use bytemuck::Pod;
 use bytes::Bytes;
 
 use super::{BodyKind, Fingerprint};
 use crate::error::{check_dim, check_same_dim};
-use crate::{DType, Element, Error, SparseVec, SparseView, Stream};
+use crate::{DType, Element, Error, SparseVec, SparseView, Stream, codec};
 
 /// A received frame whose header and length have been checked.
 #[derive(Clone, Debug)]
@@ -40,35 +42,38 @@ impl Frame {
                 Ok(Stream::Dense(values.collect()))
             }
             BodyKind::Sparse => {
-                let (indices, values) = self.entries::<T>()?;
-                SparseVec::new(dim, indices.collect(), values.collect())
-                    .map(Stream::Sparse)
-                    .map_err(|error| Error::malformed(format!("sparse body: {error}")))
+                let mut vector = SparseVec::empty(0)?;
+                self.append_sparse_to(dim, &mut vector)?;
+                Ok(Stream::Sparse(vector))
             }
             BodyKind::Opaque => Err(self.unexpected("values")),
         }
     }
 
-    /// The entries of a sparse body in the received bytes themselves; `None` where the machine cannot read them there
-    /// (an odd address, another order of bytes), or the body is not sparse: use
-    /// [`into_stream`](Self::into_stream).
+    /// The vector of a sparse body, of dimension `dim`, whose values stay in the received bytes if the machine can
+    /// read them there.
     ///
     /// # Errors
-    /// As [`into_stream`](Self::into_stream).
-    pub fn sparse_view<T: Element>(&self, dim: u64) -> Result<Option<SparseView<'_, T>>, Error> {
-        if self.kind != BodyKind::Sparse || cfg!(target_endian = "big") {
-            return Ok(None);
-        }
-        self.check_dtype::<T>()?;
-        self.check_length()?;
-        let entries = self.body.len() / (4 + size_of::<T>());
-        let (indices, values) = self.body.split_at(entries * 4);
-        let (Ok(indices), Ok(values)) = (bytemuck::try_cast_slice(indices), bytemuck::try_cast_slice(values))
-        else {
-            return Ok(None);
-        };
-        let view = SparseView::new(dim, indices, values);
-        view.map(Some).map_err(|error| Error::malformed(format!("sparse body: {error}")))
+    /// As [`into_stream`](Self::into_stream), and [`Error::Unexpected`] for a dense body.
+    pub fn sparse<T: Element>(&self, dim: u64) -> Result<SparseBody<'_, T>, Error> {
+        let (values, coded) = self.entries::<T>()?;
+        let mut indices = Vec::new();
+        codec::decode(coded, dim, self.count as usize, &mut indices)?;
+        let in_place =
+            if cfg!(target_endian = "little") { bytemuck::try_cast_slice(values).ok() } else { None };
+        let values =
+            in_place.map_or_else(|| Cow::Owned(take(values, T::little_endian).collect()), Cow::Borrowed);
+        Ok(SparseBody { dim, indices, values })
+    }
+
+    /// Appends the vector of a sparse body, of dimension `dim`, to `whole`, as [`SparseVec::concat`] does.
+    ///
+    /// # Errors
+    /// As [`sparse`](Self::sparse), of the dimension of the new whole too; `whole` is then as before.
+    pub fn append_sparse_to<T: Element>(&self, dim: u64, whole: &mut SparseVec<T>) -> Result<(), Error> {
+        let (values, coded) = self.entries::<T>()?;
+        let count = self.count as usize;
+        whole.append(dim, |indices| codec::decode(coded, dim, count, indices), take(values, T::little_endian))
     }
 
     /// The bytes of an opaque body, without a copy.
@@ -129,15 +134,14 @@ impl Frame {
         Ok(take(&self.body, T::little_endian))
     }
 
-    /// The indices and values of a sparse body.
-    fn entries<T: Element>(
-        &self,
-    ) -> Result<(impl ExactSizeIterator<Item = u32>, impl ExactSizeIterator<Item = T>), Error> {
+    /// The values and the coded indices of a sparse body.
+    fn entries<T: Element>(&self) -> Result<(&[u8], &[u8]), Error> {
+        if self.kind != BodyKind::Sparse {
+            return Err(self.unexpected("a sparse body"));
+        }
         self.check_dtype::<T>()?;
         self.check_length()?;
-        let entries = self.body.len() / (4 + size_of::<T>());
-        let (indices, values) = self.body.split_at(entries * 4);
-        Ok((take(indices, u32::to_le), take(values, T::little_endian)))
+        Ok(self.body.split_at(self.count as usize * size_of::<T>()))
     }
 
     fn check_dtype<T: Element>(&self) -> Result<(), Error> {
@@ -150,15 +154,16 @@ impl Frame {
                 .map(|dtype| dtype.size() as u64)
                 .ok_or_else(|| Error::malformed(format!("there is no type {}", self.fingerprint.dtype)))
         };
-        let each = match self.kind {
-            BodyKind::Empty => 0,
-            BodyKind::Dense => size()?,
-            BodyKind::Sparse => 4 + size()?,
-            BodyKind::Opaque => 1,
+        let (each, least, most) = match self.kind {
+            BodyKind::Empty => (0, 0, 0),
+            BodyKind::Dense => (size()?, 0, 0),
+            // How long the indices are is seen when they are decoded.
+            BodyKind::Sparse => (size()?, 1, u64::MAX),
+            BodyKind::Opaque => (1, 0, 0),
         };
-        let claimed = self.count.checked_mul(each);
+        let rest = self.count.checked_mul(each).and_then(|bytes| (self.body.len() as u64).checked_sub(bytes));
         let empty_but_counted = self.kind == BodyKind::Empty && self.count != 0;
-        if claimed != Some(self.body.len() as u64) || empty_but_counted {
+        if !rest.is_some_and(|rest| (least..=most).contains(&rest)) || empty_but_counted {
             let (count, kind, len) = (self.count, self.kind.name(), self.body.len());
             return Err(Error::malformed(format!("{kind} of {count} has {len} bytes")));
         }
@@ -172,6 +177,22 @@ impl Frame {
             BodyKind::Dense | BodyKind::Sparse => format!("{} of {dtype}", self.kind.name()),
         };
         Error::Unexpected { found, expected: expected.to_owned() }
+    }
+}
+
+/// The vector of a sparse body: its indices decoded, its values where they were received if that is possible.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SparseBody<'a, T: Element> {
+    dim: u64,
+    indices: Vec<u32>,
+    values: Cow<'a, [T]>,
+}
+
+impl<T: Element> SparseBody<'_, T> {
+    /// The vector.
+    #[must_use]
+    pub fn view(&self) -> SparseView<'_, T> {
+        SparseView::from_sorted(self.dim, &self.indices, &self.values)
     }
 }
 

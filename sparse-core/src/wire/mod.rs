@@ -13,8 +13,8 @@
 //! | 16 .. 24 | parameter: k, density or whatever else all ranks must agree on |
 //! | 24 .. 32 | count: entries, values or bytes of the body |
 //!
-//! Bytes 4 to 24 are the [`Fingerprint`]. Then the body: sparse, all indices as `u32` and after them
-//! all values, `4 + size` bytes an entry; dense, all values; opaque, any bytes; empty, none.
+//! Bytes 4 to 24 are the [`Fingerprint`]. Then the body: sparse, all values and after them the indices in the
+//! shortest [`codec`](crate::codec); dense, all values; opaque, any bytes; empty, none.
 //!
 //! A receiver calls [`open`], compares fingerprints, then takes the body out. No input makes any of
 //! that panic, and none allocates more than a few times the bytes that were received.
@@ -26,7 +26,7 @@
 //! let fingerprint = wire::Fingerprint::new::<f32>(1, 2, 0, 1000, 10);
 //! let sent = SparseVec::new(1000, vec![3, 999], vec![0.5_f32, -1.0])?;
 //! let bytes = wire::encode_sparse(&fingerprint, &sent);
-//! assert_eq!(bytes.len(), wire::HEADER + 2 * 8);
+//! assert_eq!(bytes.len(), wire::HEADER + 2 * 4 + 4); // two values; two indices and which codec they are in
 //!
 //! let frame = wire::open(bytes)?;
 //! assert_eq!(frame.fingerprint, fingerprint);
@@ -40,9 +40,9 @@ mod write;
 
 use bytes::Bytes;
 
-pub use frame::Frame;
+pub use frame::{Frame, SparseBody};
 pub use write::{
-    encode, encode_dense, encode_empty, encode_opaque, encode_sparse, sparse_len, write_dense,
+    encode, encode_dense, encode_empty, encode_opaque, encode_sparse, sparse_len, sparse_room, write_dense,
     write_dense_sum, write_opaque, write_sparse,
 };
 
@@ -52,7 +52,7 @@ use crate::{Element, Error};
 pub const HEADER: usize = 32;
 
 /// The version that this crate writes and accepts.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"TW";
 
@@ -90,7 +90,7 @@ pub enum BodyKind {
     Empty,
     /// Values.
     Dense,
-    /// Indices, then values.
+    /// Values, then coded indices.
     Sparse,
     /// Bytes that mean something to the caller alone.
     Opaque,

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use bytes::Bytes;
 
 use super::{BodyKind, Fingerprint, Frame, HEADER, MAGIC, VERSION};
-use crate::{Element, Error, SparseVec, SparseView, Stream};
+use crate::{Element, Error, SparseVec, SparseView, Stream, codec};
 
 /// A stream as a frame, in the form that it has.
 ///
@@ -17,10 +17,10 @@ pub fn encode<T: Element>(fingerprint: &Fingerprint, stream: &Stream<T>) -> Byte
     }
 }
 
-/// A sparse vector as a frame of `HEADER + nnz * (4 + size)` bytes.
+/// A sparse vector as a frame of [`sparse_len`] bytes.
 #[must_use]
 pub fn encode_sparse<T: Element>(fingerprint: &Fingerprint, vec: &SparseVec<T>) -> Bytes {
-    let mut out = Vec::with_capacity(sparse_len::<T>(vec.nnz()));
+    let mut out = Vec::with_capacity(sparse_room::<T>(vec.nnz()));
     write_sparse(&mut out, fingerprint, &vec.view());
     out.into()
 }
@@ -49,27 +49,27 @@ pub fn encode_empty(fingerprint: &Fingerprint) -> Bytes {
     out.into()
 }
 
-/// The length of the frame of a sparse vector with so many entries.
+/// The length of the frame of a sparse vector: `HEADER + nnz * size` and what its indices take,
+/// [`codec::encoded_len`]. One cheap pass over them.
 #[must_use]
-pub fn sparse_len<T: Element>(nnz: usize) -> usize {
-    HEADER + nnz * (4 + size_of::<T>())
+pub fn sparse_len<T: Element>(view: &SparseView<'_, T>) -> usize {
+    let (indices, base) = view.shifted_indices();
+    HEADER + size_of_val(view.values()) + codec::encoded_len(view.dim(), indices, base)
+}
+
+/// Room enough to write the frame of any sparse vector with so many entries.
+#[must_use]
+pub fn sparse_room<T: Element>(nnz: usize) -> usize {
+    HEADER + nnz * size_of::<T>() + codec::room(nnz)
 }
 
 /// [`encode_sparse`] of a borrowed vector, to the end of a buffer.
 pub fn write_sparse<T: Element>(out: &mut Vec<u8>, fingerprint: &Fingerprint, view: &SparseView<'_, T>) {
     let fingerprint = Fingerprint { dtype: T::DTYPE.code(), ..*fingerprint };
     write_header(out, &fingerprint, BodyKind::Sparse, view.nnz());
-    let (indices, base) = view.shifted_indices();
-    if base == 0 {
-        put(out, indices, u32::to_le);
-    } else {
-        let start = out.len();
-        out.resize(start + size_of_val(indices), 0);
-        for (bytes, index) in out[start..].as_chunks_mut::<4>().0.iter_mut().zip(indices) {
-            *bytes = (index - base).to_le_bytes();
-        }
-    }
     put(out, view.values(), T::little_endian);
+    let (indices, base) = view.shifted_indices();
+    codec::encode(view.dim(), indices, base, out);
 }
 
 /// [`encode_dense`] to the end of a buffer.

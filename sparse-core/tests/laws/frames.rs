@@ -11,7 +11,8 @@ crate::for_each_type!(
     decoding_inverts_encoding_dense,
     adding_a_frame_equals_adding_its_values,
     a_part_is_written_as_a_vector_of_its_own,
-    a_view_of_a_frame_is_checked_as_a_vector_is,
+    a_body_is_checked_as_a_vector_is,
+    appending_a_body_concatenates,
     other_types_are_refused,
     decoding_never_panics,
     mutated_frames_never_panic,
@@ -35,13 +36,12 @@ fn decoding_inverts_encoding_sparse<T: Sample>(runner: &mut TestRunner) {
     check(runner, (fingerprint(), sparse::<T>()), |(fingerprint, vec)| {
         let bytes = wire::encode(&fingerprint, &Stream::from(vec.clone()));
         prop_assert_eq!(&bytes, &wire::encode_sparse(&fingerprint, &vec));
-        prop_assert_eq!(bytes.len(), HEADER + vec.nnz() * (4 + size_of::<T>()));
+        prop_assert_eq!(bytes.len(), wire::sparse_len(&vec.view()));
+        prop_assert!(bytes.len() <= HEADER + 1 + vec.nnz() * (4 + size_of::<T>()));
         let frame = wire::open(bytes).unwrap();
         prop_assert_eq!(frame.fingerprint, Fingerprint { dtype: T::DTYPE.code(), ..fingerprint });
         prop_assert_eq!((frame.kind, frame.count), (BodyKind::Sparse, vec.nnz() as u64));
-        if let Some(view) = frame.sparse_view::<T>(vec.dim()).unwrap() {
-            assert_same_vec(&view.to_vec(), &vec)?;
-        }
+        assert_same_vec(&frame.sparse::<T>(vec.dim()).unwrap().view().to_vec(), &vec)?;
         match frame.into_stream::<T>(vec.dim()) {
             Ok(Stream::Sparse(found)) => {
                 // NaN payloads travel too.
@@ -106,28 +106,47 @@ fn a_part_is_written_as_a_vector_of_its_own<T: Sample>(runner: &mut TestRunner) 
             let range = bound(a.min(b))..bound(a.max(b));
             let mut written = Vec::new();
             wire::write_sparse(&mut written, &fingerprint, &vec.view_of(range.clone()));
-            prop_assert_eq!(written.len(), wire::sparse_len::<T>(vec.view_of(range.clone()).nnz()));
+            prop_assert_eq!(written.len(), wire::sparse_len(&vec.view_of(range.clone())));
             prop_assert_eq!(written, wire::encode_sparse(&fingerprint, &vec.slice(range)));
             Ok(())
         },
     );
 }
 
-fn a_view_of_a_frame_is_checked_as_a_vector_is<T: Sample>(runner: &mut TestRunner) {
+fn a_body_is_checked_as_a_vector_is<T: Sample>(runner: &mut TestRunner) {
     let indices = proptest::collection::vec(0_u32..40, 0..6);
     check(runner, (fingerprint(), indices, 0_u64..50), |(fingerprint, indices, dim)| {
-        let mut written = wire::encode_sparse(&fingerprint, &SparseVec::<T>::empty(dim).unwrap()).to_vec();
-        written[24] = indices.len() as u8;
-        written.extend_from_slice(bytemuck::cast_slice(&indices));
-        written.resize(wire::sparse_len::<T>(indices.len()), 0);
+        let values = vec![T::ZERO; indices.len()];
+        let mut written = wire::encode_dense(&fingerprint, &values).to_vec();
+        // A sparse body, whose indices are not coded.
+        written[3] = 2;
+        written.push(0);
+        written.extend(indices.iter().flat_map(|index| index.to_le_bytes()));
         let frame = wire::open(written.into()).unwrap();
-        let copied = frame.clone().into_stream::<T>(dim).map(|stream| stream.nnz());
-        match frame.sparse_view::<T>(dim) {
-            Ok(Some(view)) => prop_assert_eq!(copied, Ok(view.nnz())),
-            Ok(None) => {}
-            Err(error) => prop_assert_eq!(copied, Err(error)),
-        }
+        let is_vector = SparseVec::new(dim, indices, values).is_ok();
+        prop_assert_eq!(frame.sparse::<T>(dim).is_ok(), is_vector);
+        let mut whole = SparseVec::<T>::empty(7).unwrap();
+        prop_assert_eq!(frame.append_sparse_to(dim, &mut whole).is_ok(), is_vector);
+        prop_assert!(is_vector || whole == SparseVec::empty(7).unwrap());
+        let malformed = frame.into_stream::<T>(dim).map(|_| ()).map_err(|error| error.kind());
+        prop_assert_eq!(malformed, if is_vector { Ok(()) } else { Err(ErrorKind::Malformed) });
         Ok(())
+    });
+}
+
+fn appending_a_body_concatenates<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (fingerprint(), sparse::<T>(), sparse::<T>()), |(fingerprint, mut whole, vec)| {
+        let expected = SparseVec::concat(&[whole.clone(), vec.clone()]);
+        let frame = wire::open(wire::encode_sparse(&fingerprint, &vec)).unwrap();
+        let before = whole.clone();
+        match (frame.append_sparse_to(vec.dim(), &mut whole), expected) {
+            (Ok(()), Ok(expected)) => assert_same_vec(&whole, &expected),
+            (Err(error), Err(expected)) => {
+                prop_assert_eq!(error, expected);
+                assert_same_vec(&whole, &before)
+            }
+            other => Err(TestCaseError::fail(format!("{other:?}"))),
+        }
     });
 }
 
@@ -181,7 +200,7 @@ fn use_up<T: Sample>(bytes: Vec<u8>, dim: u64) -> Result<(), TestCaseError> {
     match frame.into_stream::<T>(dim) {
         Ok(Stream::Sparse(vec)) => {
             prop_assert_eq!(vec.dim(), dim);
-            prop_assert!(vec.nnz() * 4 <= received);
+            prop_assert!(vec.nnz() * size_of::<T>() <= received);
             prop_assert!(SparseVec::new(dim, vec.indices().to_vec(), vec.values().to_vec()).is_ok());
         }
         Ok(Stream::Dense(values)) => prop_assert_eq!(values.len() as u64, dim),
@@ -223,7 +242,6 @@ fn mutated_frames_never_panic<T: Sample>(runner: &mut TestRunner) {
 fn cut_or_extended_frames_are_refused<T: Sample>(runner: &mut TestRunner) {
     check(runner, (fingerprint(), sparse::<T>(), any::<prop::sample::Index>()), |(fingerprint, vec, at)| {
         for bytes in [
-            wire::encode_sparse(&fingerprint, &vec),
             wire::encode_dense(&fingerprint, vec.values()),
             wire::encode_opaque(&fingerprint, bytemuck::cast_slice(vec.values())),
             wire::encode_empty(&fingerprint),
@@ -232,6 +250,13 @@ fn cut_or_extended_frames_are_refused<T: Sample>(runner: &mut TestRunner) {
             prop_assert_eq!(wire::open(cut).map_err(|error| error.kind()).err(), Some(ErrorKind::Malformed));
             let extended = Bytes::from([&bytes[..], &[0]].concat());
             prop_assert!(wire::open(extended).is_err());
+        }
+        // How long coded indices are is seen when they are decoded.
+        let bytes = wire::encode_sparse(&fingerprint, &vec);
+        let extended = Bytes::from([&bytes[..], &[0]].concat());
+        for changed in [bytes.slice(..at.index(bytes.len())), extended] {
+            let decoded = wire::open(changed).and_then(|frame| frame.into_stream::<T>(vec.dim()));
+            prop_assert_eq!(decoded.map_err(|error| error.kind()).err(), Some(ErrorKind::Malformed));
         }
         Ok(())
     });
@@ -268,32 +293,37 @@ fn the_bytes_are_those_of_the_specification() {
     let fingerprint = Fingerprint::new::<f32>(7, 8, 9, 0x0a0b, 0x0c0d);
     let vec = SparseVec::new(0x0a0b, vec![1, 0x0102], vec![1.0_f32, -2.0]).unwrap();
     let expected = [
-        b'T', b'W', 1, 2, 1, 7, 8, 9, // magic, version, sparse, f32, operation, algorithm, mode
+        b'T', b'W', 2, 2, 1, 7, 8, 9, // magic, version, sparse, f32, operation, algorithm, mode
         0x0b, 0x0a, 0, 0, 0, 0, 0, 0, // dimension
         0x0d, 0x0c, 0, 0, 0, 0, 0, 0, // parameter
         2, 0, 0, 0, 0, 0, 0, 0, // count
-        1, 0, 0, 0, 2, 1, 0, 0, // indices
         0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, // values
+        3, 0b11, 0x01, 0x04, 0x04, // Elias-Fano: two high parts of 0; 10 low bits each, 1 - 0 and 258 - 1
     ];
     assert_eq!(wire::encode_sparse(&fingerprint, &vec), &expected[..]);
     let dense = wire::encode_dense(&fingerprint, &[0x0102_0304_0506_0708_i64]);
-    assert_eq!(&dense[..5], [b'T', b'W', 1, 1, 6]);
+    assert_eq!(&dense[..5], [b'T', b'W', 2, 1, 6]);
     assert_eq!(&dense[24..], [1, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
 }
 
 #[test]
 fn bodies_that_are_no_vectors_are_refused() {
     let fingerprint = Fingerprint::new::<i32>(0, 0, 0, 10, 0);
-    let good = wire::encode_sparse(&fingerprint, &SparseVec::new(10, vec![3, 5], vec![1, 2]).unwrap());
+    // Two values, and the indices 3 and 5 as they are.
+    let mut good = wire::encode_dense(&fingerprint, &[1, 2]).to_vec();
+    good[3] = 2;
+    good.extend([0, 3, 0, 0, 0, 5, 0, 0, 0]);
     let with = |at: usize, byte: u8| {
-        let mut bytes = good.to_vec();
+        let mut bytes = good.clone();
         bytes[at] = byte;
         wire::open(bytes.into()).and_then(|frame| frame.into_stream::<i32>(10)).map_err(|error| error.kind())
     };
-    assert!(with(HEADER, 4).is_ok());
-    // Magic, version, kind, type, count; indices equal, reversed, beyond the dimension.
-    let bad = [(0, 0), (1, 0), (2, 2), (3, 4), (4, 0), (4, 7), (24, 1), (31, 1)];
-    for (at, byte) in bad.into_iter().chain([(HEADER, 5), (HEADER, 6), (HEADER + 4, 10)]) {
+    let coded = HEADER + 8;
+    assert!(with(coded + 1, 4).is_ok());
+    // Magic, version, kind, type, count; the codec; indices equal, reversed, beyond the dimension.
+    let header = [(0, 0), (1, 0), (2, 1), (3, 4), (4, 0), (4, 7), (24, 1), (24, 3), (31, 1)];
+    let body = [(coded, 3), (coded, 5), (coded + 1, 5), (coded + 1, 6), (coded + 5, 10)];
+    for (at, byte) in header.into_iter().chain(body) {
         assert_eq!(with(at, byte), Err(ErrorKind::Malformed), "byte {at}");
     }
     // Another type of the same size is a frame, but not the one expected.

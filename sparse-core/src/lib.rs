@@ -12,6 +12,9 @@
 //!
 //! The crate knows no ranks, no transport and no clock.
 //!
+//! Its loops are compiled for every processor of the architecture and once more for newer ones, chosen at run time; both
+//! give the same bits. `SPARSE_CORE_ISA=portable` in the environment chooses the former.
+//!
 //! # Rules that hold everywhere
 //! - **NaN is loud.** Selection ranks every NaN above every number; sums propagate it.
 //! - **Ties go to the lowest index.**
@@ -38,8 +41,9 @@
 //! # }
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod arch;
 pub mod codec;
 mod dense;
 mod element;

@@ -1,5 +1,5 @@
 use crate::error::check_same_dim;
-use crate::{Element, Error, SparseVec, SparseView};
+use crate::{Element, Error, SparseVec, SparseView, arch};
 
 /// The sum of many vectors: at each index in the order of the slice, in the accumulator type, rounded
 /// once.
@@ -20,6 +20,16 @@ pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec
     let total: usize = parts.iter().map(SparseView::nnz).sum();
     let mut sum =
         SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
+    arch::fastest(
+        #[inline(always)]
+        || sum_windows(parts, &mut sum),
+    )?;
+    Ok(sum)
+}
+
+/// Appends the sum to `sum`.
+#[inline(always)]
+fn sum_windows<T: Element>(parts: &[SparseView<'_, T>], sum: &mut SparseVec<T>) -> Result<(), Error> {
     let mut window = Window::<T>::new();
     let rest = parts.iter().map(|part| (part.shifted_indices(), part.values()));
     let mut rest: Vec<_> = rest.map(|((indices, base), values)| (indices, base, values)).collect();
@@ -41,7 +51,7 @@ pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec
         }
         window.touched = [0; WORDS];
     }
-    Ok(sum)
+    Ok(())
 }
 
 /// So many neighbouring indices are summed at a time: small enough for the first-level cache.
@@ -62,6 +72,7 @@ impl<T: Element> Window<T> {
     }
 
     /// Adds the entries before the end of the window; returns how many.
+    #[inline(always)]
     fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
         let mut taken = 0;
         for (&index, &value) in indices.iter().zip(values) {
@@ -77,6 +88,7 @@ impl<T: Element> Window<T> {
     }
 
     /// Numbers the touched sums in order; returns how many there are.
+    #[inline(always)]
     fn number(&mut self) -> usize {
         let mut all = 0;
         for (before, word) in self.before.iter_mut().zip(&self.touched) {
@@ -88,6 +100,7 @@ impl<T: Element> Window<T> {
 
     /// Writes the sums at these indices, rounded, to their places among all that were touched; returns the first index
     /// whose sum does not fit. Following the entries costs less than searching for bits: no branch depends on the data.
+    #[inline(always)]
     fn move_out(
         &self,
         start: u32,

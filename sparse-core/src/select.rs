@@ -1,5 +1,5 @@
 use crate::error::check_dim;
-use crate::{Element, Error, SparseVec};
+use crate::{Element, Error, SparseVec, arch};
 
 /// The `k` entries of largest magnitude of a dense vector: exact, for any `k`.
 ///
@@ -121,7 +121,15 @@ const LINE: usize = 16;
 const BLOCK: usize = 128;
 
 /// Calls `take` for every value of at least this magnitude, by increasing index, until it returns false.
-fn collect<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
+fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
+    arch::fastest(
+        #[inline(always)]
+        || collect_here(values, low, take),
+    );
+}
+
+#[inline(always)]
+fn collect_here<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
     let reaches = |part: &[T]| part.iter().fold(false, |any, value| any | value.reaches(low));
     for (block, part) in values.chunks(BLOCK).enumerate() {
         // Most blocks hold none at the usual densities, and this test vectorises.

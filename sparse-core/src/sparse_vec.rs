@@ -171,8 +171,8 @@ impl<T: Element> SparseVec<T> {
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
         let mut whole = Self::with_capacity(0, parts.iter().map(Self::nnz).sum());
         for part in parts {
-            let decode = |indices: &mut Vec<u32>| {
-                indices.extend_from_slice(&part.indices);
+            let decode = |base, indices: &mut Vec<u32>| {
+                indices.extend(part.indices.iter().map(|index| index + base));
                 Ok(())
             };
             whole.append(part.dim, decode, part.values.iter().copied())?;
@@ -180,23 +180,19 @@ impl<T: Element> SparseVec<T> {
         Ok(whole)
     }
 
-    /// Appends a vector of dimension `dim`, as [`concat`](Self::concat) does: `decode` appends its indices, in order and
-    /// below `dim`, and there are as many `values`. Changes nothing if it fails.
+    /// Appends a vector of dimension `dim`, as [`concat`](Self::concat) does: `decode` appends its indices, each plus
+    /// what it is given first, in order and below the new dimension, and there are as many `values`. Changes nothing
+    /// if it fails.
     pub(crate) fn append(
         &mut self,
         dim: u64,
-        decode: impl FnOnce(&mut Vec<u32>) -> Result<(), Error>,
+        decode: impl FnOnce(u32, &mut Vec<u32>) -> Result<(), Error>,
         values: impl ExactSizeIterator<Item = T>,
     ) -> Result<(), Error> {
         let whole = self.dim.saturating_add(dim);
         check_dim(whole)?;
-        let nnz = self.nnz();
-        decode(&mut self.indices)?;
         // When there is an entry, its place in the whole is below 2^32.
-        let shift = self.dim as u32;
-        if shift != 0 {
-            self.indices[nnz..].iter_mut().for_each(|index| *index += shift);
-        }
+        decode(self.dim as u32, &mut self.indices)?;
         self.values.extend(values);
         self.dim = whole;
         debug_assert!(self.indices.len() == self.values.len());

@@ -21,20 +21,21 @@ pub(super) fn write(indices: &[u32], base: u32, out: &mut [u8]) {
     }
 }
 
-/// Fills `out` from exactly all of `bytes`.
-pub(super) fn read(bytes: &[u8], dim: u64, out: &mut [u32]) -> Result<(), Error> {
+/// Appends `count` indices, each and `base`, from exactly all of `bytes`.
+pub(super) fn read(bytes: &[u8], dim: u64, count: usize, base: u32, out: &mut Vec<u32>) -> Result<(), Error> {
     if bytes.len() as u64 != dim.div_ceil(8) || !is_padded(bytes, dim) {
         return Err(Error::malformed(format!("coded indices: a bitmap of {dim} in {} bytes", bytes.len())));
     }
-    let mut done = 0;
+    out.reserve(count);
+    let (mut left, mut places) = (count, [0; 64]);
     for (at, mut bits) in words(bytes).enumerate() {
-        let end = done + bits.count_ones() as usize;
-        let Some(part) = out.get_mut(done..end) else { return Err(wrong_count()) };
-        for slot in part {
-            *slot = (at * 64) as u32 + bits.trailing_zeros();
+        let set = bits.count_ones() as usize;
+        left = left.checked_sub(set).ok_or_else(wrong_count)?;
+        for place in &mut places[..set] {
+            *place = base.wrapping_add((at * 64) as u32 + bits.trailing_zeros());
             bits &= bits.wrapping_sub(1);
         }
-        done = end;
+        out.extend_from_slice(&places[..set]);
     }
-    if done == out.len() { Ok(()) } else { Err(wrong_count()) }
+    if left == 0 { Ok(()) } else { Err(wrong_count()) }
 }

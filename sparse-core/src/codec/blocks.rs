@@ -35,11 +35,20 @@ pub(super) fn write(indices: &[u32], base: u32, out: &mut [u8]) {
     }
 }
 
-/// Fills `out` from exactly all of `bytes`.
-pub(super) fn read(mut bytes: &[u8], dim: u64, out: &mut [u32]) -> Result<(), Error> {
+/// Appends `count` indices, each and `base`, from exactly all of `bytes`.
+pub(super) fn read(
+    mut bytes: &[u8],
+    dim: u64,
+    count: usize,
+    base: u32,
+    out: &mut Vec<u32>,
+) -> Result<(), Error> {
+    out.reserve(count);
+    let mut gaps = [0; BLOCK];
     // One more than the index before.
     let mut next = 0_u64;
-    for block in out.chunks_mut(BLOCK) {
+    for first in (0..count).step_by(BLOCK) {
+        let block = &mut gaps[..BLOCK.min(count - first)];
         let width = match bytes.split_first() {
             Some((&width, rest)) if width <= 32 && packed_len(block.len(), width.into()) <= rest.len() => {
                 bytes = rest;
@@ -52,11 +61,12 @@ pub(super) fn read(mut bytes: &[u8], dim: u64, out: &mut [u32]) -> Result<(), Er
         if self::width(block) != width || !is_padded(packed, block.len() as u64 * u64::from(width)) {
             return Err(Error::malformed("coded indices: a block is wider than its gaps"));
         }
-        for gap in block {
+        for gap in &mut *block {
             next += u64::from(*gap);
-            *gap = next as u32;
+            *gap = base.wrapping_add(next as u32);
             next += 1;
         }
+        out.extend_from_slice(block);
         // All below the last are below the dimension with it.
         if next > dim {
             return Err(Error::malformed("coded indices: a block passes the dimension"));

@@ -9,7 +9,7 @@
 //! After Elias (1974) and Fano (1971), in the form of Vigna, "Quasi-succinct indices" (2013).
 
 use super::pack::{is_padded, pack, packed_len, unpack};
-use crate::Error;
+use crate::{Error, arch};
 
 /// The parts of an encoding, which follow from what both sides know.
 #[derive(Clone, Copy)]
@@ -41,6 +41,14 @@ impl Shape {
 
 /// Writes to the start of `out`, which is all 0 and longer than needed by `SLACK`.
 pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
+    arch::fastest(
+        #[inline(always)]
+        || write_parts(shape, indices, base, out),
+    );
+}
+
+#[inline(always)]
+fn write_parts(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
     let (high, low) = out.split_at_mut(shape.high_len());
     let (mut places, mut lows) = ([0; TILE], [0; TILE]);
     for (tile, part) in indices.chunks(TILE).enumerate() {
@@ -62,21 +70,45 @@ pub(super) fn write(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
 /// Numbers whose low bits are handled at once. A multiple of 8, so that each tile starts at a byte, and at least 64.
 const TILE: usize = 512;
 
-/// Fills `out` from exactly all of `bytes`.
-pub(super) fn read(shape: Shape, bytes: &[u8], out: &mut [u32]) -> Result<(), Error> {
-    if bytes.len() != shape.len(out.len()) {
-        return Err(Error::malformed(format!("coded indices: {} in {} bytes", out.len(), bytes.len())));
+/// Appends `count` indices, each and `base`, from exactly all of `bytes`.
+pub(super) fn read(
+    shape: Shape,
+    bytes: &[u8],
+    count: usize,
+    base: u32,
+    out: &mut Vec<u32>,
+) -> Result<(), Error> {
+    if bytes.len() != shape.len(count) {
+        return Err(Error::malformed(format!("coded indices: {count} in {} bytes", bytes.len())));
     }
     let (high, low) = bytes.split_at(shape.high_len());
-    if !is_padded(high, shape.high_bits) || !is_padded(low, out.len() as u64 * u64::from(shape.low)) {
+    if !is_padded(high, shape.high_bits) || !is_padded(low, count as u64 * u64::from(shape.low)) {
         return Err(Error::malformed("coded indices: the padding is not 0"));
     }
+    out.reserve(count);
+    arch::fastest(
+        #[inline(always)]
+        || read_parts(shape, high, low, count, base, out),
+    )
+}
+
+#[inline(always)]
+fn read_parts(
+    shape: Shape,
+    high: &[u8],
+    low: &[u8],
+    count: usize,
+    base: u32,
+    out: &mut Vec<u32>,
+) -> Result<(), Error> {
     let mut words = words(high).enumerate();
     // The places of set bits, as many as a tile needs and what else the last word had.
     let (mut places, mut found) = ([0; TILE + 128], 0);
     let (mut last, mut sorted) = (0, true);
-    for (tile, part) in out.chunks_mut(TILE).enumerate() {
-        let first = tile * TILE;
+    // The indices are written to memory once, when they are done.
+    let mut tile = [0; TILE];
+    for first in (0..count).step_by(TILE) {
+        let part = &mut tile[..TILE.min(count - first)];
         while found < part.len() {
             let Some((at, bits)) = words.next() else { return Err(wrong_count()) };
             found += spread(bits, (at * 64) as u32, &mut places[found..]);
@@ -86,8 +118,9 @@ pub(super) fn read(shape: Shape, bytes: &[u8], out: &mut [u32]) -> Result<(), Er
         sorted &= last <= part[0] && part.windows(2).fold(true, |sorted, pair| sorted & (pair[0] <= pair[1]));
         last = part[part.len() - 1];
         for (i, number) in part.iter_mut().enumerate() {
-            *number = number.wrapping_add((first + i) as u32);
+            *number = number.wrapping_add(base).wrapping_add((first + i) as u32);
         }
+        out.extend_from_slice(part);
         places.copy_within(part.len()..part.len() + 64, 0);
         found -= part.len();
     }
@@ -102,7 +135,7 @@ pub(super) fn read(shape: Shape, bytes: &[u8], out: &mut [u32]) -> Result<(), Er
 }
 
 /// Writes the places of the set bits, and up to 8 places more that mean nothing; says how many are set.
-#[inline]
+#[inline(always)]
 fn spread(bits: u64, mut first: u32, places: &mut [u32]) -> usize {
     let mut found = 0;
     for byte in bits.to_le_bytes() {
@@ -146,7 +179,7 @@ static COUNTS: [u8; 256] = {
 };
 
 /// Makes numbers of the low parts in `part`, whose first is number `first`.
-#[inline]
+#[inline(always)]
 fn join(places: &[u32; TILE + 128], low: u32, first: u32, part: &mut [u32]) {
     for (i, (number, place)) in part.iter_mut().zip(places).enumerate() {
         *number |= place.wrapping_sub(first).wrapping_sub(i as u32) << low;

@@ -25,7 +25,7 @@
 //! assert!(bytes.len() < 12);
 //!
 //! let mut found = Vec::new();
-//! codec::decode(&bytes, 1024, rows.len(), &mut found)?;
+//! codec::decode(&bytes, 1024, rows.len(), 0, &mut found)?;
 //! assert_eq!(found, rows);
 //! # Ok::<(), sparse_core::Error>(())
 //! ```
@@ -136,14 +136,16 @@ pub fn encode_as(codec: Codec, dim: u64, indices: &[u32], base: u32, out: &mut V
     len.is_some()
 }
 
-/// Appends the `count` indices that `bytes`, all of them, encode: strictly increasing, below `dim`.
+/// Appends the `count` indices that `bytes`, all of them, encode, each plus `base`: strictly increasing, and below
+/// `dim + base`.
 ///
 /// One pass, which checks too. Allocates room for `count` indices once these bytes can hold them.
 ///
 /// # Errors
-/// [`Error::Malformed`] if that is not what the bytes are, [`Error::DimensionTooLarge`]; `out` is then as before.
-pub fn decode(bytes: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -> Result<(), Error> {
-    check_dim(dim)?;
+/// [`Error::Malformed`] if that is not what the bytes are, [`Error::DimensionTooLarge`] if `dim + base` is; `out` is
+/// then as before.
+pub fn decode(bytes: &[u8], dim: u64, count: usize, base: u32, out: &mut Vec<u32>) -> Result<(), Error> {
+    check_dim(dim.saturating_add(base.into()))?;
     let Some((&code, body)) = bytes.split_first() else {
         return Err(Error::malformed("coded indices: no byte"));
     };
@@ -154,7 +156,7 @@ pub fn decode(bytes: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -> Resul
         return Err(Error::malformed(format!("coded indices: {count} below {dim} in {len} bytes")));
     }
     let start = out.len();
-    let decoded = read(codec, body, dim, count, out);
+    let decoded = read(codec, body, dim, count, base, out);
     if decoded.is_err() {
         out.truncate(start);
     }
@@ -171,16 +173,25 @@ fn may_hold(codec: Codec, len: usize, count: usize) -> bool {
     }
 }
 
-fn read(codec: Codec, body: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -> Result<(), Error> {
+fn read(
+    codec: Codec,
+    body: &[u8],
+    dim: u64,
+    count: usize,
+    base: u32,
+    out: &mut Vec<u32>,
+) -> Result<(), Error> {
     let start = out.len();
     match codec {
         Codec::Raw => {
             out.extend(body.as_chunks().0.iter().map(|&index| u32::from_le_bytes(index)));
             check_indices(dim, &out[start..])
-                .map_err(|error| Error::malformed(format!("coded indices: {error}")))
+                .map_err(|error| Error::malformed(format!("coded indices: {error}")))?;
+            out[start..].iter_mut().for_each(|index| *index += base);
+            Ok(())
         }
-        Codec::Bitmap => bitmap::read(body, dim, places(out, count)),
-        Codec::Blocks => blocks::read(body, dim, places(out, count)),
+        Codec::Bitmap => bitmap::read(body, dim, count, base, out),
+        Codec::Blocks => blocks::read(body, dim, count, base, out),
         Codec::EliasFano if count == 0 => {
             if body.is_empty() {
                 Ok(())
@@ -188,20 +199,14 @@ fn read(codec: Codec, body: &[u8], dim: u64, count: usize, out: &mut Vec<u32>) -
                 Err(elias_fano::wrong_count())
             }
         }
-        Codec::EliasFano => elias_fano::read(Shape::new(dim, count), body, places(out, count)),
+        Codec::EliasFano => elias_fano::read(Shape::new(dim, count), body, count, base, out),
         Codec::Runs => {
             let ends = runs::read_ends(body, dim, count)?;
-            runs::expand(&ends, places(out, count));
+            out.reserve(count);
+            runs::expand(&ends, base, out);
             Ok(())
         }
     }
-}
-
-/// The next `count` places.
-fn places(out: &mut Vec<u32>, count: usize) -> &mut [u32] {
-    let start = out.len();
-    out.resize(start + count, 0);
-    &mut out[start..]
 }
 
 /// What the lengths of all encodings follow from.

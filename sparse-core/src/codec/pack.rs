@@ -1,5 +1,7 @@
 //! Numbers of a few bits each, one after the other, the lowest bits first.
 
+use crate::arch;
+
 /// Bytes beyond the packed ones that [`pack`] may overwrite.
 pub(super) const SLACK: usize = 32;
 
@@ -19,7 +21,7 @@ pub(super) fn pack(values: &[u32], width: u32, out: &mut [u8]) {
 /// Unpacks as many numbers of `width <= 32` bits as `out` holds from `bytes`, which are at least [`packed_len`].
 pub(super) fn unpack(bytes: &[u8], width: u32, out: &mut [u32]) {
     type Unpack = fn(&[u8], &mut [u32]);
-    const UNPACK: [Unpack; 33] = each_width!(unpack_groups);
+    const UNPACK: [Unpack; 33] = each_width!(unpack_fastest);
     UNPACK[width as usize](bytes, out);
 }
 
@@ -76,6 +78,14 @@ fn pack_group<const WIDTH: usize>(group: &[u32; GROUP], out: &mut [u8]) {
 /// The bytes that are looked at for a group: the last of its numbers may start at byte 28, and 8 are read.
 const WINDOW: usize = 36;
 
+fn unpack_fastest<const WIDTH: usize>(bytes: &[u8], out: &mut [u32]) {
+    arch::fastest(
+        #[inline(always)]
+        || unpack_groups::<WIDTH>(bytes, out),
+    );
+}
+
+#[inline(always)]
 fn unpack_groups<const WIDTH: usize>(bytes: &[u8], out: &mut [u32]) {
     let (groups, rest) = out.as_chunks_mut::<GROUP>();
     let mut at = 0;
@@ -93,7 +103,7 @@ fn unpack_groups<const WIDTH: usize>(bytes: &[u8], out: &mut [u32]) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn unpack_group<const WIDTH: usize>(window: &[u8; WINDOW], group: &mut [u32; GROUP]) {
     for (i, value) in group.iter_mut().enumerate() {
         let (byte, shift) = (i * WIDTH / 8, i * WIDTH % 8);

@@ -39,21 +39,17 @@ pub(super) fn read_ends(bytes: &[u8], dim: u64, count: usize) -> Result<Vec<u32>
     {
         return Err(Error::malformed(format!("coded indices: {runs} runs in {} bytes", bytes.len())));
     }
-    let mut ends = vec![0; 2 * runs];
+    let mut ends = Vec::new();
     if runs > 0 {
-        elias_fano::read(Shape::new(dim + 1, 2 * runs), bytes, &mut ends)?;
+        elias_fano::read(Shape::new(dim + 1, 2 * runs), bytes, 2 * runs, 0, &mut ends)?;
     }
     let found: u64 = ends.as_chunks().0.iter().map(|&[start, end]| u64::from(end.wrapping_sub(start))).sum();
     if found == count as u64 { Ok(ends) } else { Err(wrong_count()) }
 }
 
-/// Fills `out`, which is as long as all runs together.
-pub(super) fn expand(ends: &[u32], mut out: &mut [u32]) {
+/// Appends the positions in all runs, each and `base`.
+pub(super) fn expand(ends: &[u32], base: u32, out: &mut Vec<u32>) {
     for &[start, end] in ends.as_chunks().0 {
-        let run;
-        (run, out) = out.split_at_mut(end.wrapping_sub(start) as usize);
-        for (i, slot) in run.iter_mut().enumerate() {
-            *slot = start + i as u32;
-        }
+        out.extend((0..end.wrapping_sub(start)).map(|i| start.wrapping_add(base).wrapping_add(i)));
     }
 }

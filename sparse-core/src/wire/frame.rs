@@ -58,7 +58,7 @@ impl Frame {
     pub fn sparse<T: Element>(&self, dim: u64) -> Result<SparseBody<'_, T>, Error> {
         let (values, coded) = self.entries::<T>()?;
         let mut indices = Vec::new();
-        codec::decode(coded, dim, self.count as usize, &mut indices)?;
+        codec::decode(coded, dim, self.count as usize, 0, &mut indices)?;
         let in_place =
             if cfg!(target_endian = "little") { bytemuck::try_cast_slice(values).ok() } else { None };
         let values =
@@ -73,7 +73,8 @@ impl Frame {
     pub fn append_sparse_to<T: Element>(&self, dim: u64, whole: &mut SparseVec<T>) -> Result<(), Error> {
         let (values, coded) = self.entries::<T>()?;
         let count = self.count as usize;
-        whole.append(dim, |indices| codec::decode(coded, dim, count, indices), take(values, T::little_endian))
+        let decode = |base, indices: &mut Vec<u32>| codec::decode(coded, dim, count, base, indices);
+        whole.append(dim, decode, take(values, T::little_endian))
     }
 
     /// The bytes of an opaque body, without a copy.

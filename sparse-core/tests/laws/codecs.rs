@@ -50,11 +50,23 @@ fn coded_from(codec: Codec, dim: u64, indices: &[u32], base: u32) -> Option<Vec<
 }
 
 fn decoded(bytes: &[u8], dim: u64, count: usize) -> Result<Vec<u32>, Error> {
-    let mut found = vec![7, 7];
-    let decoded = codec::decode(bytes, dim, count, &mut found);
-    assert_eq!(found.len(), if decoded.is_ok() { 2 + count } else { 2 });
-    assert_eq!(found[..2], [7, 7]);
-    decoded.map(|()| found.split_off(2))
+    let decode = |base| {
+        let mut found = vec![7, 7];
+        let decoded = codec::decode(bytes, dim, count, base, &mut found);
+        assert_eq!(found.len(), if decoded.is_ok() { 2 + count } else { 2 });
+        assert_eq!(found[..2], [7, 7]);
+        decoded.map(|()| found.split_off(2))
+    };
+    let found = decode(0);
+    // As far up as they fit, they are the same.
+    if let Some(base) = (1_u64 << 32).checked_sub(dim).and_then(|base| u32::try_from(base).ok()) {
+        let raised = found.clone().map(|found| found.iter().map(|index| index + base).collect::<Vec<_>>());
+        assert_eq!(decode(base), raised);
+        if let Some(more) = base.checked_add(1) {
+            assert_eq!(decode(more), Err(Error::DimensionTooLarge { dim: (1 << 32) + 1 }));
+        }
+    }
+    found
 }
 
 #[test]
@@ -178,7 +190,7 @@ fn cut_or_extended_encodings_and_other_counts_are_refused() {
 fn nothing_is_allocated_for_more_than_the_bytes_can_hold() {
     for codec in Codec::ALL {
         let mut found = Vec::new();
-        assert!(codec::decode(&[codec.code(), 1, 0, 0, 0, 0xff], 1 << 32, 1 << 31, &mut found).is_err());
+        assert!(codec::decode(&[codec.code(), 1, 0, 0, 0, 0xff], 1 << 32, 1 << 31, 0, &mut found).is_err());
         assert_eq!(found.capacity(), 0);
     }
     assert!(matches!(decoded(&[0], (1 << 32) + 1, 0), Err(Error::DimensionTooLarge { .. })));

@@ -298,7 +298,8 @@ fn the_bytes_are_those_of_the_specification() {
         0x0d, 0x0c, 0, 0, 0, 0, 0, 0, // parameter
         2, 0, 0, 0, 0, 0, 0, 0, // count
         0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, // values
-        3, 0b11, 0x01, 0x04, 0x04, // Elias-Fano: two high parts of 0; 10 low bits each, 1 - 0 and 258 - 1
+        3, 0b11, 0x01, 0x04,
+        0x04, // Elias-Fano: two high parts of 0; 10 low bits each, 1 - 0 and 258 - 1
     ];
     assert_eq!(wire::encode_sparse(&fingerprint, &vec), &expected[..]);
     let dense = wire::encode_dense(&fingerprint, &[0x0102_0304_0506_0708_i64]);

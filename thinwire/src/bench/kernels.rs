@@ -178,7 +178,7 @@ fn decode(inputs: &Inputs) -> anyhow::Result<Row> {
     codec::encode(dim, indices, 0, &mut coded);
     let row = inputs.measure("decode", &[&coded], Some(indices.len()), || {
         found.clear();
-        Ok(codec::decode(&coded, dim, indices.len(), &mut found)?)
+        Ok(codec::decode(&coded, dim, indices.len(), 0, &mut found)?)
     })?;
     ensure!(found == indices, "the indices do not survive their code");
     Ok(Row { code: Some(Code::new(&row, indices.len(), coded.len())), ..row })

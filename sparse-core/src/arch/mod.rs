@@ -1,0 +1,20 @@
+//! The same code, compiled once more for newer processors and chosen at run time.
+//!
+//! Whatever is inlined into [`fastest`] is compiled for each of the instruction sets here. It is the same safe code, and
+//! the compiler neither fuses nor reorders its sums: the bits are the same everywhere. Where an inner function is not
+//! inlined, it is compiled for every machine only; so those that matter say `#[inline(always)]`.
+//!
+//! With `SPARSE_CORE_ISA=portable` in the environment, what is compiled for every machine is used on this one too.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::fastest;
+
+/// Runs `work`: there is no newer instruction set to choose.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn fastest<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}

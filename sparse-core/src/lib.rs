@@ -3,6 +3,7 @@
 //!
 //! - [`SparseVec`]: strictly increasing `u32` indices beside their values, of a dimension up to 2^32.
 //! - [`top_k`]: the k entries of largest magnitude, exactly, in linear time.
+//! - [`TopK`]: the same, step after step, by whoever passes over the vector anyway.
 //! - [`merge`] and [`reduce`]: sums of two or many sparse vectors in a fixed operand order, so that the
 //!   same inputs give the same bits everywhere.
 //! - [`Stream`]: a sum that is sparse until the dense form is the shorter one, and dense from then on.
@@ -53,6 +54,7 @@ mod reduce;
 mod select;
 mod sparse_vec;
 mod stream;
+mod streaming;
 mod view;
 pub mod wire;
 
@@ -64,4 +66,5 @@ pub use reduce::{reduce, reduce_views};
 pub use select::top_k;
 pub use sparse_vec::{Duplicates, SparseVec};
 pub use stream::{Stream, dense_is_shorter};
+pub use streaming::TopK;
 pub use view::SparseView;

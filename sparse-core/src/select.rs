@@ -69,7 +69,7 @@ enum Guess<T> {
 
 /// Tries to find the k largest by what a sample says.
 fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
-    if values.len() < MANY || k > values.len() / 8 {
+    if !is_worth_a_sample(values, k) {
         return Guess::None;
     }
     let low = low_by_sample(values, k);
@@ -97,8 +97,12 @@ fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
     }
 }
 
+pub(crate) fn is_worth_a_sample<T>(values: &[T], k: usize) -> bool {
+    values.len() >= MANY && (1..=values.len() / 8).contains(&k)
+}
+
 /// A magnitude, not zero, that a few more than k values reach, if the sample is a fair one.
-fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
+pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
     // Whole cache lines at even distances.
     let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).min(values.len() / 4);
     let lines = values.chunks(values.len() / (wanted / LINE));
@@ -115,13 +119,13 @@ fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
 const MANY: usize = 1 << 14;
 /// About so many of the k largest are in the sample at least.
 const SAMPLED: usize = 16;
-/// Values that are sampled together, or looked at one by one.
+/// Values that are sampled together.
 const LINE: usize = 16;
 /// Values that are looked at together first.
-const BLOCK: usize = 128;
+const BLOCK: usize = 64;
 
 /// Calls `take` for every value of at least this magnitude, by increasing index, until it returns false.
-fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
+pub(crate) fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
     arch::fastest(
         #[inline(always)]
         || collect_here(values, low, take),
@@ -130,25 +134,40 @@ fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool)
 
 #[inline(always)]
 fn collect_here<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
-    let reaches = |part: &[T]| part.iter().fold(false, |any, value| any | value.reaches(low));
-    for (block, part) in values.chunks(BLOCK).enumerate() {
-        // Most blocks hold none at the usual densities, and this test vectorises.
-        if !reaches(part) {
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    for (at, block) in blocks.iter().enumerate() {
+        // Most blocks hold none at the usual densities.
+        if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
             continue;
         }
-        for (line, part) in part.chunks(LINE).enumerate().filter(|(_, part)| reaches(part)) {
-            // Without a branch on each value, which no predictor could foresee.
-            let bits = part.iter().enumerate().map(|(at, value)| u32::from(value.reaches(low)) << at);
-            let mut found = bits.fold(0, |found, bit| found | bit);
-            while found != 0 {
-                let offset = found.trailing_zeros() as usize;
-                found &= found - 1;
-                if !take((block * BLOCK + line * LINE + offset) as u32, part[offset]) {
-                    return;
-                }
+        // Without a branch on each value, which no predictor could foresee.
+        let mut found = which(block, low);
+        while found != 0 {
+            let offset = found.trailing_zeros() as usize;
+            found &= found - 1;
+            if !take((at * BLOCK + offset) as u32, block[offset % BLOCK]) {
+                return;
             }
         }
     }
+    for (offset, &value) in rest.iter().enumerate().filter(|(_, value)| value.reaches(low)) {
+        if !take((blocks.len() * BLOCK + offset) as u32, value) {
+            return;
+        }
+    }
+}
+
+/// A bit for each value that is of at least this magnitude.
+#[inline(always)]
+fn which<T: Element>(block: &[T; BLOCK], low: u64) -> u64 {
+    let mut each = [0_u8; BLOCK];
+    for (byte, value) in each.iter_mut().zip(block) {
+        *byte = value.reaches(low).into();
+    }
+    // The multiplication moves the lowest bits of 8 bytes to its highest byte, each to its place.
+    let bits = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let bytes = each.as_chunks::<8>().0.iter().enumerate();
+    bytes.fold(0, |all, (at, bytes)| all | bits(bytes) << (8 * at))
 }
 
 /// What separates the entries that are kept: those above a magnitude, and the first few equal to it.

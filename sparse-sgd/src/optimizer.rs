@@ -2,7 +2,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use collectives::{Communicator, SparseAlgorithm};
-use sparse_core::{SparseVec, Stream, top_k};
+use sparse_core::{SparseVec, Stream};
 use transport::Transport;
 
 use crate::feedback::Feedback;
@@ -59,8 +59,8 @@ impl<T: Transport> Optimizer<T> {
     /// masking), add to v what gTop-k gives back, and apply value -= rate sum / P.
     ///
     /// The names, lengths and order of the parameters are fixed by the first step that succeeds. Local
-    /// work: one pass over the gradient if clipping is on, one that accumulates, the selection, and an
-    /// update of the result's entries.
+    /// work: one pass over the gradient if clipping is on, one that accumulates and selects, and an update of
+    /// the result's entries.
     ///
     /// # Errors
     /// [`Error::GradientLength`], [`Error::ParameterChanged`], [`Error::ParameterCount`],
@@ -95,7 +95,7 @@ impl<T: Transport> Optimizer<T> {
                 clock.finish(1.0, entries, entries, entries)
             }
             Method::Sparse(algorithm) => {
-                let selected = top_k(model.feedback.accumulate(gradients(), factor), k)?;
+                let selected = model.feedback.accumulate(gradients(), factor, k)?;
                 let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps));
                 clock.selected();
                 let sum = self.communicator.allreduce(&selected, &algorithm).await?;
@@ -105,7 +105,7 @@ impl<T: Transport> Optimizer<T> {
                 clock.finish(density, k, selected.nnz(), sum.nnz())
             }
             Method::Gtopk(algorithm) => {
-                let selected = top_k(model.feedback.accumulate(gradients(), factor), k)?;
+                let selected = model.feedback.accumulate(gradients(), factor, k)?;
                 clock.selected();
                 let global = self.communicator.gtopk(&selected, k, *algorithm, self.config.put_back).await?;
                 clock.communicated();

@@ -161,7 +161,7 @@ fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
     };
     let rows = rows(&run(&["--json", "--density=0.01"]));
     let kernels: Vec<_> = rows.iter().map(|row| row["kernel"].as_str().unwrap()).collect();
-    assert_eq!(kernels, ["topk", "merge", "scatter", "encode", "decode", "quantize", "dequantize"]);
+    assert_eq!(kernels, ["topk", "fused", "merge", "scatter", "encode", "decode", "quantize", "dequantize"]);
     for row in &rows {
         assert_eq!((&row["dim"], &row["density"]), (&100_000.into(), &0.01.into()));
         let [time, read, ratio] = ["median_ms", "read_ms", "ratio"].map(|key| row[key].as_f64().unwrap());

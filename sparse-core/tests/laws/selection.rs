@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{SparseVec, top_k};
+use sparse_core::{SparseVec, TopK, top_k};
 
 use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse};
 
@@ -131,35 +131,46 @@ fn assert_exact<T: Sample>(name: &str, values: &[T]) {
 }
 
 /// Long enough to be sampled; of shapes that a sample tells the truth about, or does not.
-#[test]
-fn top_k_of_long_vectors_equals_the_sorting_oracle() {
-    const LEN: usize = 20_000;
-    let floats: Vec<f32> = noise(LEN).map(|bits| (bits >> 40) as f32 / 1e5 - 80.0).collect();
+fn shapes() -> Vec<(&'static str, Vec<f32>)> {
+    let floats = uniform();
     let with = |change: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
         floats.iter().enumerate().map(|(at, &value)| change(at, value)).collect()
     };
     let mut sorted = floats.clone();
     sorted.sort_by(f32::total_cmp);
     let reversed: Vec<f32> = sorted.iter().rev().copied().collect();
-    assert_exact("uniform", &floats);
-    assert_exact("just long enough", &floats[..1 << 14]);
-    assert_exact("longer", &[&floats[..], &floats].concat());
-    assert_exact("sorted", &sorted);
-    assert_exact("reversed", &reversed);
-    assert_exact("equal", &with(&|_, _| -1.5));
-    assert_exact("two values", &with(&|_, value| if value > 0.0 { 1.0 } else { -2.0 }));
-    assert_exact("a few large", &with(&|at, _| if at % 997 == 0 { 3.0 } else { 0.5 }));
-    assert_exact(
-        "large only where no sample is taken",
-        &with(&|at, value| if at > LEN - 50 { 1e9 } else { value }),
-    );
-    assert_exact("mostly zeros", &with(&|at, value| if at % 800 == 3 { value } else { -0.0 }));
-    assert_exact("zeros", &with(&|_, _| 0.0));
-    assert_exact("half not numbers", &with(&|at, value| if at % 2 == 0 { f32::NAN } else { value }));
-    assert_exact("not numbers", &with(&|at, _| f32::from_bits(0x7f80_0001 + at as u32)));
-    assert_exact("infinities", &with(&|at, _| if at % 3 == 0 { f32::NEG_INFINITY } else { f32::MAX }));
-    assert_exact("denormal", &with(&|at, _| f32::from_bits(1 + at as u32 % 50)));
-    assert_exact("large at one end", &with(&|at, value| if at < LEN / 50 { value * 1e6 } else { value }));
+    vec![
+        ("uniform", floats.clone()),
+        ("just long enough", floats[..1 << 14].to_vec()),
+        ("longer", [&floats[..], &floats].concat()),
+        ("sorted", sorted),
+        ("reversed", reversed),
+        ("equal", with(&|_, _| -1.5)),
+        ("two values", with(&|_, value| if value > 0.0 { 1.0 } else { -2.0 })),
+        ("a few large", with(&|at, _| if at % 997 == 0 { 3.0 } else { 0.5 })),
+        ("large only where no sample is taken", with(&|at, value| if at > LEN - 50 { 1e9 } else { value })),
+        ("mostly zeros", with(&|at, value| if at % 800 == 3 { value } else { -0.0 })),
+        ("zeros", with(&|_, _| 0.0)),
+        ("half not numbers", with(&|at, value| if at % 2 == 0 { f32::NAN } else { value })),
+        ("not numbers", with(&|at, _| f32::from_bits(0x7f80_0001 + at as u32))),
+        ("infinities", with(&|at, _| if at % 3 == 0 { f32::NEG_INFINITY } else { f32::MAX })),
+        ("denormal", with(&|at, _| f32::from_bits(1 + at as u32 % 50))),
+        ("large at one end", with(&|at, value| if at < LEN / 50 { value * 1e6 } else { value })),
+    ]
+}
+
+const LEN: usize = 20_000;
+
+fn uniform() -> Vec<f32> {
+    noise(LEN).map(|bits| (bits >> 40) as f32 / 1e5 - 80.0).collect()
+}
+
+#[test]
+fn top_k_of_long_vectors_equals_the_sorting_oracle() {
+    for (name, values) in shapes() {
+        assert_exact(name, &values);
+    }
+    let floats = uniform();
     assert_exact("f64", &floats.iter().map(|&value| f64::from(value)).collect::<Vec<_>>());
     assert_exact("bf16", &floats.iter().map(|&value| half::bf16::from_f32(value)).collect::<Vec<_>>());
     assert_exact("f16", &floats.iter().map(|&value| half::f16::from_f32(value * 1e3)).collect::<Vec<_>>());
@@ -170,4 +181,44 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
     );
     assert_exact("i64", &noise(LEN).map(|bits| bits as i64).collect::<Vec<_>>());
     assert_exact("extreme i64", &noise(LEN).map(|bits| [i64::MIN, 7][bits as usize % 2]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
+    let shapes: Vec<_> = shapes().into_iter().filter(|(_, values)| values.len() == LEN).collect();
+    for k in [0, 1, 20, 200, LEN / 8, LEN / 2, LEN, LEN + 1] {
+        let mut selection = TopK::new();
+        // Each shape twice, so that its own threshold meets it, and that of another.
+        for (name, values) in shapes.iter().flat_map(|shape| [shape, shape]) {
+            selection.start(LEN, k);
+            let (mut rest, mut parts) = (&values[..], (0..).map(|i| i * i % 3000));
+            while !rest.is_empty() {
+                let part;
+                (part, rest) = rest.split_at(parts.next().unwrap().min(rest.len()));
+                selection.see(part);
+            }
+            let (found, expected) = (selection.finish(values).unwrap(), top_k(values, k).unwrap());
+            assert_eq!(found.indices(), expected.indices(), "{name}, k = {k}");
+            assert_eq!(
+                bytemuck::cast_slice::<f32, u32>(found.values()),
+                bytemuck::cast_slice::<f32, u32>(expected.values())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_selection_by_parts_begins_anew_with_another_vector() {
+    let mut selection = TopK::new();
+    for (len, k) in [(LEN, 200), (LEN, 20), (LEN / 2, 20), (0, 20), (LEN, 2000)] {
+        let values = &uniform()[..len];
+        for _ in 0..2 {
+            selection.start(len, k);
+            selection.see(&values[..len / 2]);
+            // A step that failed.
+            selection.start(len, k);
+            selection.see(values);
+            assert_eq!(selection.finish(values), top_k(values, k));
+        }
+    }
 }

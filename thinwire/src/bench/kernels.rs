@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, codec, merge, scatter_add, top_k};
+use sparse_core::{SparseVec, TopK, codec, merge, scatter_add, top_k};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -24,7 +24,7 @@ struct Row {
     dim: u64,
     density: f64,
     median_ms: f64,
-    /// A read of what the kernel reads.
+    /// A read of what the kernel reads; for `fused` an addition alone.
     read_ms: f64,
     ratio: f64,
     gb_per_s: f64,
@@ -56,7 +56,7 @@ struct Inputs {
 pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
     let inputs = Inputs::draw(args).run()?;
     let mut rows = Vec::new();
-    for kernel in [topk, merge_two, scatter, encode, decode, quantize, dequantize] {
+    for kernel in [topk, fused, merge_two, scatter, encode, decode, quantize, dequantize] {
         let row = kernel(&inputs).run()?;
         if args.json {
             print(&serde_json::to_string(&row).run()?);
@@ -84,20 +84,35 @@ impl Inputs {
         self.left.nnz()
     }
 
-    /// Measures a kernel that reads these arrays, and makes `entries` of them if that is what counts.
+    /// Measures a kernel beside a read of these arrays, of which it makes `entries` if that is what counts.
     fn measure(
         &self,
         kernel: &'static str,
         reads: &[&[u8]],
         entries: Option<usize>,
+        run: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Row> {
+        let reference = || {
+            reads.iter().for_each(|bytes| {
+                black_box(read(bytes));
+            });
+        };
+        self.compare(kernel, reads.iter().map(|bytes| bytes.len()).sum(), entries, reference, run)
+    }
+
+    /// Measures a kernel that passes over so many bytes in turn with what it is compared with.
+    fn compare(
+        &self,
+        kernel: &'static str,
+        bytes: usize,
+        entries: Option<usize>,
+        mut reference: impl FnMut(),
         mut run: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Row> {
         let (mut laps, mut read_laps) = (Vec::new(), Vec::new());
         for _ in 0..self.args.iterations {
             let begun = Instant::now();
-            reads.iter().for_each(|bytes| {
-                black_box(read(bytes));
-            });
+            reference();
             read_laps.push(begun.elapsed().as_nanos() as u64);
             let begun = Instant::now();
             run()?;
@@ -106,7 +121,6 @@ impl Inputs {
         laps.sort_unstable();
         read_laps.sort_unstable();
         let (lap, read_lap) = (median(&laps) as f64, median(&read_laps) as f64);
-        let bytes: usize = reads.iter().map(|bytes| bytes.len()).sum();
         Ok(Row {
             kernel,
             dim: self.args.dim,
@@ -138,6 +152,47 @@ fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
         ensure!(black_box(top_k(values, k)?).nnz() <= k, "more than k entries");
         Ok(())
     })
+}
+
+/// A step of error feedback: the gradient is added to the residual, and the largest entries are taken out. Compared
+/// with adding alone.
+fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
+    const PART: usize = 4096;
+    let (gradient, k) = (&inputs.values, inputs.k());
+    // Ten times a gradient, as after many steps; each step adds another, which is the same one turned by some places.
+    let [mut residual, mut plain] = [(); 2].map(|()| gradient.iter().map(|g| 10.0 * g).collect::<Vec<_>>());
+    let mut selection = TopK::new();
+    let (mut steps, mut plain_steps) = (0_usize, 0_usize);
+    let next = |steps: &mut usize| {
+        *steps += 1;
+        let (front, back) = gradient.split_at(steps.wrapping_mul(1_000_003) % gradient.len());
+        [back, front]
+    };
+    let add = |residual: &mut [f32], gradient: &[f32]| {
+        residual.iter_mut().zip(gradient).for_each(|(residual, gradient)| *residual += gradient);
+    };
+    let step = || {
+        selection.start(residual.len(), k);
+        let mut rest = &mut residual[..];
+        for gradient in next(&mut steps).into_iter().flat_map(|gradient| gradient.chunks(PART)) {
+            let part;
+            (part, rest) = rest.split_at_mut(gradient.len());
+            add(part, gradient);
+            selection.see(part);
+        }
+        for &index in selection.finish(&residual)?.indices() {
+            residual[index as usize] = 0.0;
+        }
+        Ok(())
+    };
+    let reference = || {
+        let [back, front] = next(&mut plain_steps);
+        let (left, right) = plain.split_at_mut(back.len());
+        add(left, back);
+        add(right, front);
+        black_box(&plain);
+    };
+    inputs.compare("fused", 3 * size_of_val(&gradient[..]), None, reference, step)
 }
 
 fn merge_two(inputs: &Inputs) -> anyhow::Result<Row> {
@@ -245,7 +300,7 @@ fn render(rows: &[Row]) -> String {
     let Some(Row { dim, density, .. }) = rows.first() else { return String::new() };
     format!(
         "{table}\n{dim} values, a density of {density}. One thread; medians. `ratio` compares with `read`: reading once, in \
-         the same run, what the kernel reads."
+         the same run, what the kernel reads; for `fused`, with adding the gradient alone."
     )
 }
 

@@ -1,0 +1,115 @@
+use crate::select::{self, collect, top_k};
+use crate::{Element, Error, SparseVec};
+
+/// [`top_k`] of a vector that changes from step to step, found while somebody else passes over it.
+///
+/// Whoever computes the vector shows each part while it is still in the cache; if what separated the largest of the last
+/// vector is near what separates those of this one, nothing is read again. If not, or the first time, [`top_k`] finds
+/// them: the result is the same, bit for bit.
+///
+/// Keeps room for the entries that it takes for candidates, a few for each of the k.
+///
+/// ```
+/// use sparse_core::{TopK, top_k};
+///
+/// let (mut residual, mut selection) = (vec![0.0_f32; 10_000], TopK::new());
+/// for step in 1..4 {
+///     selection.start(residual.len(), 10);
+///     for (at, part) in residual.chunks_mut(4096).enumerate() {
+///         for (i, value) in part.iter_mut().enumerate() {
+///             *value += ((at * 4096 + i) * step % 997) as f32; // the gradient
+///         }
+///         selection.see(part);
+///     }
+///     let largest = selection.finish(&residual)?;
+///     assert_eq!(largest, top_k(&residual, 10)?);
+/// }
+/// # Ok::<(), sparse_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TopK<T> {
+    k: usize,
+    len: usize,
+    /// The magnitude from which on values are candidates, by what the last vector was like.
+    low: Option<u64>,
+    /// How much of this vector has been seen, and the candidates in it.
+    seen: usize,
+    indices: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T: Element> Default for TopK<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Element> TopK<T> {
+    /// One that has seen no vector yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { k: 0, len: 0, low: None, seen: 0, indices: Vec::new(), values: Vec::new() }
+    }
+
+    /// Begins with a vector of so many values, of which the `k` largest are wanted.
+    pub fn start(&mut self, len: usize, k: usize) {
+        if (len, k) != (self.len, self.k) {
+            // What separated other numbers of entries says little about this one.
+            self.low = None;
+        }
+        (self.len, self.k, self.seen) = (len, k, 0);
+        self.indices.clear();
+        self.values.clear();
+    }
+
+    /// The next values of the vector. Costs little beside the pass that made them.
+    pub fn see(&mut self, part: &[T]) {
+        let Self { indices, values, seen, .. } = self;
+        let start = *seen;
+        *seen += part.len();
+        // Too many candidates are no help: the vector is read again.
+        let Some(low) = self.low.filter(|_| indices.len() < most(self.k)) else { return };
+        collect(part, low, |index, value| {
+            indices.push((start as u32).wrapping_add(index));
+            values.push(value);
+            indices.len() < most(self.k)
+        });
+    }
+
+    /// The k largest of the vector, which is `all`: what was seen, part after part.
+    ///
+    /// # Errors
+    /// As [`top_k`].
+    ///
+    /// # Panics
+    /// If `all` has another length than was announced or seen. If other values were seen, the result means nothing.
+    #[track_caller]
+    pub fn finish(&mut self, all: &[T]) -> Result<SparseVec<T>, Error> {
+        assert!(all.len() == self.len && self.seen == self.len, "another vector than was seen");
+        let enough = self.low.is_some() && (self.k..most(self.k)).contains(&self.values.len());
+        let largest = if enough {
+            largest(all.len() as u64, &self.indices, &self.values, self.k)
+        } else {
+            top_k(all, self.k)?
+        };
+        self.low = select::is_worth_a_sample(all, self.k).then(|| select::low_by_sample(all, self.k));
+        Ok(largest)
+    }
+}
+
+/// So many candidates are too many.
+fn most(k: usize) -> usize {
+    k.saturating_mul(4)
+}
+
+/// The k largest of these entries, of which there are as many at least.
+fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: usize) -> SparseVec<T> {
+    let Some(mut cut) = select::cut(values, k) else {
+        return SparseVec::from_sorted(dim, indices.to_vec(), values.to_vec());
+    };
+    let mut largest = SparseVec::with_capacity(dim, k);
+    for (&index, &value) in indices.iter().zip(values).filter(|(_, value)| cut.keeps(**value)) {
+        largest.push(index, value);
+    }
+    largest
+}

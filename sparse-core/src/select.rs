@@ -27,7 +27,7 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
         return SparseVec::empty(values.len() as u64);
     }
     let (slot, cut) = match guess(values, k) {
-        Guess::Candidates(candidates) => return Ok(candidates.top_k(k).0),
+        Guess::Candidates(found) => return Ok(largest(found.dim(), found.indices(), found.values(), k)),
         Guess::Cut(cut) => {
             (Slot { low: cut.magnitude, width: 0, above: k - cut.ties, inside: cut.ties }, cut)
         }
@@ -55,7 +55,7 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
         }
         candidates.nnz() < most
     });
-    Ok(candidates.top_k(k).0)
+    Ok(largest(candidates.dim(), candidates.indices(), candidates.values(), k))
 }
 
 /// What one pass, or two, can say without counting.
@@ -65,6 +65,22 @@ enum Guess<T> {
     /// What separates the k largest.
     Cut(Cut),
     None,
+}
+
+/// The k largest of these entries, of which there are as many at least.
+pub(crate) fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: usize) -> SparseVec<T> {
+    let Some(mut cut) = cut(values, k) else {
+        return SparseVec::from_sorted(dim, indices.to_vec(), values.to_vec());
+    };
+    let mut largest = SparseVec::with_capacity(dim, k);
+    let (mut kept, (its, slots)) = (0, largest.grow(k));
+    for (&index, &value) in indices.iter().zip(values) {
+        // Written whether it stays or not: which of the two no predictor could foresee.
+        let (Some(its), Some(slot)) = (its.get_mut(kept), slots.get_mut(kept)) else { break };
+        (*its, *slot) = (index, value);
+        kept += usize::from(cut.keeps(value));
+    }
+    largest
 }
 
 /// Tries to find the k largest by what a sample says.
@@ -104,7 +120,7 @@ pub(crate) fn is_worth_a_sample<T>(values: &[T], k: usize) -> bool {
 /// A magnitude, not zero, that a few more than k values reach, if the sample is a fair one.
 pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
     // Whole cache lines at even distances.
-    let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).min(values.len() / 4);
+    let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).max(values.len() >> 10).min(values.len() / 4);
     let lines = values.chunks(values.len() / (wanted / LINE));
     let sample = lines.flat_map(|part| part.iter().take(LINE)).map(|value| value.magnitude());
     let mut sample: Vec<_> = sample.collect();

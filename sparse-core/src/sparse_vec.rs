@@ -215,14 +215,18 @@ impl<T: Element> SparseVec<T> {
             let dropped = Self { dim: self.dim, indices: Vec::new(), values: Vec::new() };
             return (self, dropped);
         };
-        let mut kept = Self::with_capacity(self.dim, k);
-        let mut dropped = Self::with_capacity(self.dim, self.nnz() - k);
+        let (mut kept, mut dropped) =
+            (Self::with_capacity(self.dim, k), Self::with_capacity(self.dim, self.nnz() - k));
+        let parts = [kept.grow(k), dropped.grow(self.nnz() - k)];
+        let (mut parts, mut ends) = (parts, [0; 2]);
         for (index, value) in self.iter() {
-            if cut.keeps(value) {
-                kept.push(index, value);
-            } else {
-                dropped.push(index, value);
+            // Written to both: which of them no predictor could foresee.
+            for ((indices, values), &end) in parts.iter_mut().zip(&ends) {
+                if let (Some(its), Some(slot)) = (indices.get_mut(end), values.get_mut(end)) {
+                    (*its, *slot) = (index, value);
+                }
             }
+            ends[usize::from(!cut.keeps(value))] += 1;
         }
         (kept, dropped)
     }

@@ -88,7 +88,7 @@ impl<T: Element> TopK<T> {
         assert!(all.len() == self.len && self.seen == self.len, "another vector than was seen");
         let enough = self.low.is_some() && (self.k..most(self.k)).contains(&self.values.len());
         let largest = if enough {
-            largest(all.len() as u64, &self.indices, &self.values, self.k)
+            select::largest(all.len() as u64, &self.indices, &self.values, self.k)
         } else {
             top_k(all, self.k)?
         };
@@ -100,16 +100,4 @@ impl<T: Element> TopK<T> {
 /// So many candidates are too many.
 fn most(k: usize) -> usize {
     k.saturating_mul(4)
-}
-
-/// The k largest of these entries, of which there are as many at least.
-fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: usize) -> SparseVec<T> {
-    let Some(mut cut) = select::cut(values, k) else {
-        return SparseVec::from_sorted(dim, indices.to_vec(), values.to_vec());
-    };
-    let mut largest = SparseVec::with_capacity(dim, k);
-    for (&index, &value) in indices.iter().zip(values).filter(|(_, value)| cut.keeps(**value)) {
-        largest.push(index, value);
-    }
-    largest
 }

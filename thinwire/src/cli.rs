@@ -144,6 +144,10 @@ pub(crate) struct KernelsArgs {
     #[arg(long, value_name = "I", default_value_t = 11, value_parser = iterations)]
     pub(crate) iterations: u32,
 
+    /// Also select with the standard library's select_nth_unstable, and with numpy and torch where python3 has them
+    #[arg(long)]
+    pub(crate) peers: bool,
+
     /// Decides the values
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

@@ -167,14 +167,15 @@ fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
         let [time, read, ratio] = ["median_ms", "read_ms", "ratio"].map(|key| row[key].as_f64().unwrap());
         assert!(time > 0.0 && read > 0.0 && (ratio / (time / read) - 1.0).abs() < 1e-6, "{row}");
     }
-    for row in &rows[3..5] {
+    for row in &rows[4..6] {
         let [bits, entropy] = ["bits_per_index", "entropy_bits"].map(|key| row[key].as_f64().unwrap());
         assert!(
             entropy < bits && bits < 1.1 * entropy && row["million_per_s"].as_f64().unwrap() > 0.0,
             "{row}"
         );
     }
-    let text = stdout(&run(&[]));
+    let text = stdout(&run(&["--peers"]));
+    assert!(text.contains("select_nth_unstable"), "{text}");
     assert!(kernels.iter().all(|kernel| text.contains(kernel)) && text.contains("100000 values"), "{text}");
 }
 

@@ -12,6 +12,7 @@ use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
 use super::input;
+use super::kernel_peers::peers;
 use super::measure::median;
 use crate::cli::KernelsArgs;
 use crate::error::{Error, When as _};
@@ -19,24 +20,24 @@ use crate::output::{print, table};
 
 /// What was measured of one kernel: a line of the output.
 #[derive(Serialize, Debug)]
-struct Row {
-    kernel: &'static str,
-    dim: u64,
-    density: f64,
-    median_ms: f64,
+pub(super) struct Row {
+    pub(super) kernel: String,
+    pub(super) dim: u64,
+    pub(super) density: f64,
+    pub(super) median_ms: f64,
     /// A read of what the kernel reads; for `fused` an addition alone.
-    read_ms: f64,
-    ratio: f64,
-    gb_per_s: f64,
+    pub(super) read_ms: f64,
+    pub(super) ratio: f64,
+    pub(super) gb_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ns_per_entry: Option<f64>,
+    pub(super) ns_per_entry: Option<f64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    code: Option<Code>,
+    pub(super) code: Option<Code>,
 }
 
 /// How indices are coded.
 #[derive(Serialize, Debug)]
-struct Code {
+pub(super) struct Code {
     bits_per_index: f64,
     /// Of a support of which each is as likely as every other.
     entropy_bits: f64,
@@ -44,24 +45,31 @@ struct Code {
 }
 
 /// What all kernels work on.
-struct Inputs {
+pub(super) struct Inputs {
     /// Bell-shaped, as gradients are.
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
     left: SparseVec<f32>,
     right: SparseVec<f32>,
-    args: KernelsArgs,
+    pub(super) args: KernelsArgs,
 }
 
 /// Measures each kernel on one thread, in turn with the read that it is compared with.
 pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
     let inputs = Inputs::draw(args).run()?;
     let mut rows = Vec::new();
-    for kernel in [topk, fused, merge_two, scatter, encode, decode, quantize, dequantize] {
-        let row = kernel(&inputs).run()?;
+    let mut show = |row: Row| -> Result<(), Error> {
         if args.json {
             print(&serde_json::to_string(&row).run()?);
         }
         rows.push(row);
+        Ok(())
+    };
+    for kernel in [topk, fused, merge_two, scatter, encode, decode, quantize, dequantize] {
+        show(kernel(&inputs).run()?)?;
+    }
+    if args.peers {
+        let read_ms = topk(&inputs).run()?.read_ms;
+        peers(&inputs, read_ms).run()?.into_iter().try_for_each(show)?;
     }
     if !args.json {
         print(&render(&rows));
@@ -80,12 +88,12 @@ impl Inputs {
         Ok(Self { values, left: draw(0)?, right: draw(1)?, args: args.clone() })
     }
 
-    fn k(&self) -> usize {
+    pub(super) fn k(&self) -> usize {
         self.left.nnz()
     }
 
     /// Measures a kernel beside a read of these arrays, of which it makes `entries` if that is what counts.
-    fn measure(
+    pub(super) fn measure(
         &self,
         kernel: &'static str,
         reads: &[&[u8]],
@@ -122,7 +130,7 @@ impl Inputs {
         read_laps.sort_unstable();
         let (lap, read_lap) = (median(&laps) as f64, median(&read_laps) as f64);
         Ok(Row {
-            kernel,
+            kernel: kernel.to_owned(),
             dim: self.args.dim,
             density: self.args.density,
             median_ms: lap / 1e6,
@@ -142,7 +150,7 @@ fn read(bytes: &[u8]) -> u64 {
     rest.iter().fold(words, |all, byte| all | u64::from(*byte))
 }
 
-fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
+pub(super) fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
     bytemuck::cast_slice(values)
 }
 
@@ -286,7 +294,7 @@ const HEADER: [&str; 8] =
 fn render(rows: &[Row]) -> String {
     let cells = |row: &Row| {
         [
-            row.kernel.to_owned(),
+            row.kernel.clone(),
             format!("{:.3}", row.median_ms),
             format!("{:.3}", row.read_ms),
             format!("{:.2}", row.ratio),

@@ -7,6 +7,7 @@
 mod collective;
 mod contender;
 mod input;
+mod kernel_peers;
 mod kernels;
 mod measure;
 mod oracle;

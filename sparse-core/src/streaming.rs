@@ -32,6 +32,8 @@ pub struct TopK<T> {
     len: usize,
     /// The magnitude from which on values are candidates, by what the last vector was like.
     low: Option<u64>,
+    /// How many of the last vector's values were to be as large: more than k where vectors change so that fewer are.
+    aim: usize,
     /// How much of this vector has been seen, and the candidates in it.
     seen: usize,
     indices: Vec<u32>,
@@ -48,14 +50,14 @@ impl<T: Element> TopK<T> {
     /// One that has seen no vector yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { k: 0, len: 0, low: None, seen: 0, indices: Vec::new(), values: Vec::new() }
+        Self { k: 0, len: 0, low: None, aim: 0, seen: 0, indices: Vec::new(), values: Vec::new() }
     }
 
     /// Begins with a vector of so many values, of which the `k` largest are wanted.
     pub fn start(&mut self, len: usize, k: usize) {
         if (len, k) != (self.len, self.k) {
             // What separated other numbers of entries says little about this one.
-            self.low = None;
+            (self.low, self.aim) = (None, k);
         }
         (self.len, self.k, self.seen) = (len, k, 0);
         self.indices.clear();
@@ -86,13 +88,19 @@ impl<T: Element> TopK<T> {
     #[track_caller]
     pub fn finish(&mut self, all: &[T]) -> Result<SparseVec<T>, Error> {
         assert!(all.len() == self.len && self.seen == self.len, "another vector than was seen");
-        let enough = self.low.is_some() && (self.k..most(self.k)).contains(&self.values.len());
+        let (k, found) = (self.k, self.values.len());
+        let enough = self.low.is_some() && (k..most(k)).contains(&found);
         let largest = if enough {
-            select::largest(all.len() as u64, &self.indices, &self.values, self.k)
+            select::largest(all.len() as u64, &self.indices, &self.values, k)
         } else {
-            top_k(all, self.k)?
+            top_k(all, k)?
         };
-        self.low = select::is_worth_a_sample(all, self.k).then(|| select::low_by_sample(all, self.k));
+        if self.low.is_some() && !(k + k / 20..k + k / 2).contains(&found) {
+            // So that the next time a fifth more than k are found, if vectors change as they just did.
+            let aim = self.aim as f64 * 1.2 * k as f64 / found.max(1) as f64;
+            self.aim = (aim as usize).clamp(k, 2 * k);
+        }
+        self.low = select::is_worth_a_sample(all, self.aim).then(|| select::low_by_sample(all, self.aim));
         Ok(largest)
     }
 }

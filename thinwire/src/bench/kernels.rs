@@ -167,8 +167,13 @@ fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
 fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
     const PART: usize = 4096;
     let (gradient, k) = (&inputs.values, inputs.k());
-    // Ten times a gradient, as after many steps; each step adds another, which is the same one turned by some places.
-    let [mut residual, mut plain] = [(); 2].map(|()| gradient.iter().map(|g| 10.0 * g).collect::<Vec<_>>());
+    // As after many steps, when a step takes as many entries past the largest residual as are then taken out: residuals
+    // are even up to there. Each step adds another gradient, which is the same one turned by some places.
+    let mean = gradient.iter().map(|g| f64::from(g.abs())).sum::<f64>() / gradient.len() as f64;
+    let largest = (mean * gradient.len() as f64 / (2 * k) as f64) as f32;
+    let mut rng = ChaCha8Rng::seed_from_u64(inputs.args.seed ^ 1);
+    let mut residual: Vec<f32> = gradient.iter().map(|_| rng.random_range(-largest..largest)).collect();
+    let mut plain = residual.clone();
     let mut selection = TopK::new();
     let (mut steps, mut plain_steps) = (0_usize, 0_usize);
     let next = |steps: &mut usize| {

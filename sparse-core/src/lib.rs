@@ -3,6 +3,7 @@
 //!
 //! - [`SparseVec`]: strictly increasing `u32` indices beside their values, of a dimension up to 2^32.
 //! - [`top_k`]: the k entries of largest magnitude, exactly, in linear time.
+//! - [`top_k_per_layer`], [`top_k_per_bucket`], [`at_least`]: other ways to choose.
 //! - [`TopK`]: the same, step after step, by whoever passes over the vector anyway.
 //! - [`merge`] and [`reduce`]: sums of two or many sparse vectors in a fixed operand order, so that the
 //!   same inputs give the same bits everywhere.
@@ -49,6 +50,7 @@ pub mod codec;
 mod dense;
 mod element;
 mod error;
+mod layers;
 mod merge;
 mod reduce;
 mod select;
@@ -61,9 +63,10 @@ pub mod wire;
 pub use dense::{Accumulator, add_assign, scatter_add};
 pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
-pub use merge::merge;
+pub use layers::{top_k_per_bucket, top_k_per_layer};
+pub use merge::{merge, merge_into};
 pub use reduce::{reduce, reduce_views};
-pub use select::top_k;
+pub use select::{at_least, top_k};
 pub use sparse_vec::{Duplicates, SparseVec};
 pub use stream::{Stream, dense_is_shorter};
 pub use streaming::TopK;

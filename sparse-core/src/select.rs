@@ -27,7 +27,7 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
         return SparseVec::empty(values.len() as u64);
     }
     let (slot, cut) = match guess(values, k) {
-        Guess::Candidates(found) => return Ok(largest(found.dim(), found.indices(), found.values(), k)),
+        Guess::Candidates(candidates) => return Ok(largest_of(candidates, k)),
         Guess::Cut(cut) => {
             (Slot { low: cut.magnitude, width: 0, above: k - cut.ties, inside: cut.ties }, cut)
         }
@@ -55,19 +55,17 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
         }
         candidates.nnz() < most
     });
-    Ok(largest(candidates.dim(), candidates.indices(), candidates.values(), k))
+    Ok(largest_of(candidates, k))
 }
 
-/// What one pass, or two, can say without counting.
-enum Guess<T> {
-    /// A few more than the k largest.
-    Candidates(SparseVec<T>),
-    /// What separates the k largest.
-    Cut(Cut),
-    None,
+fn largest_of<T: Element>(candidates: SparseVec<T>, k: usize) -> SparseVec<T> {
+    if candidates.nnz() <= k {
+        return candidates;
+    }
+    largest(candidates.dim(), candidates.indices(), candidates.values(), k)
 }
 
-/// The k largest of these entries, of which there are as many at least.
+/// The k largest of these entries, in their order; all if there are no more.
 pub(crate) fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: usize) -> SparseVec<T> {
     let Some(mut cut) = cut(values, k) else {
         return SparseVec::from_sorted(dim, indices.to_vec(), values.to_vec());
@@ -81,6 +79,36 @@ pub(crate) fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: us
         kept += usize::from(cut.keeps(value));
     }
     largest
+}
+
+/// The entries of at least the magnitude of `least`: as many as there are.
+///
+/// Zeros are never taken; NaN is above everything. One pass.
+///
+/// # Errors
+/// [`Error::DimensionTooLarge`].
+///
+/// ```
+/// let large = sparse_core::at_least(&[1.0_f32, -7.0, 0.0, f32::NAN, 6.5], 6.5)?;
+/// assert_eq!(large.indices(), [1, 3, 4]);
+/// # Ok::<(), sparse_core::Error>(())
+/// ```
+pub fn at_least<T: Element>(values: &[T], least: T) -> Result<SparseVec<T>, Error> {
+    let mut large = SparseVec::empty(values.len() as u64)?;
+    collect(values, least.magnitude().max(1), |index, value| {
+        large.push(index, value);
+        true
+    });
+    Ok(large)
+}
+
+/// What one pass, or two, can say without counting.
+enum Guess<T> {
+    /// A few more than the k largest.
+    Candidates(SparseVec<T>),
+    /// What separates the k largest.
+    Cut(Cut),
+    None,
 }
 
 /// Tries to find the k largest by what a sample says.

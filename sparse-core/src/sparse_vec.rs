@@ -199,6 +199,23 @@ impl<T: Element> SparseVec<T> {
         Ok(())
     }
 
+    /// Makes this a vector of dimension `dim` whose entries `fill` puts in place of the old ones, in order. If that fails,
+    /// there are none.
+    pub(crate) fn refill(
+        &mut self,
+        dim: u64,
+        fill: impl FnOnce(&mut Vec<u32>, &mut Vec<T>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.dim = dim;
+        let filled = fill(&mut self.indices, &mut self.values);
+        if filled.is_err() {
+            self.indices.clear();
+            self.values.clear();
+        }
+        debug_assert!(self.indices.len() == self.values.len() && check_indices(dim, &self.indices).is_ok());
+        filled
+    }
+
     /// Makes room for so many more entries.
     pub fn reserve(&mut self, entries: usize) {
         self.indices.reserve(entries);

@@ -7,7 +7,7 @@
 //! | 0, 1 | `"TW"` |
 //! | 2 | [`VERSION`] |
 //! | 3 | kind of the body: 0 empty, 1 dense, 2 sparse, 3 opaque |
-//! | 4 | type of the values ([`DType::code`]) |
+//! | 4 | type of the values ([`DType::code`](crate::DType::code)) |
 //! | 5, 6, 7 | operation, algorithm, mode: codes of the caller |
 //! | 8 .. 16 | dimension of the whole collective |
 //! | 16 .. 24 | parameter: k, density or whatever else all ranks must agree on |
@@ -61,7 +61,7 @@ const MAGIC: [u8; 2] = *b"TW";
 /// But for `dtype` the codes mean nothing to this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fingerprint {
-    /// The type of the values, as [`DType::code`].
+    /// The type of the values, as [`DType::code`](crate::DType::code).
     pub dtype: u8,
     /// Which collective.
     pub operation: u8,

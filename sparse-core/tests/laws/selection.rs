@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{SparseVec, TopK, top_k};
+use sparse_core::{ErrorKind, SparseVec, TopK, at_least, top_k, top_k_per_bucket, top_k_per_layer};
 
 use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse};
 
@@ -11,6 +11,8 @@ crate::for_each_type!(
     splitting_equals_the_sorting_oracle,
     splitting_loses_nothing,
     selecting_twice_is_selecting_once,
+    a_threshold_takes_what_reaches_it,
+    layers_and_buckets_are_selected_from_alone,
 );
 
 /// The positions of the k largest, by sorting; in increasing order.
@@ -75,6 +77,43 @@ fn selecting_twice_is_selecting_once<T: Sample>(runner: &mut TestRunner) {
         let k = k_of(values.len(), part);
         let once = top_k(&values, k).unwrap();
         assert_same_vec(&top_k(&values, k.saturating_add(more)).unwrap().top_k(k).0, &once)
+    });
+}
+
+fn a_threshold_takes_what_reaches_it<T: Sample>(runner: &mut TestRunner) {
+    // Longer than what is looked at together.
+    let values = crate::samples::values::<T>(1..200);
+    check(runner, (values, any::<prop::sample::Index>()), |(values, at)| {
+        let least = values[at.index(values.len())];
+        let reaches = |value: &T| value.compare_magnitudes(least).is_ge() && !value.is_zero();
+        let expected: Vec<u32> =
+            (0..).zip(&values).filter(|(_, value)| reaches(value)).map(|(index, _)| index).collect();
+        let large = at_least(&values, least).unwrap();
+        prop_assert_eq!(large.indices(), &expected);
+        prop_assert!(large.iter().all(|(index, value)| value.same(values[index as usize])));
+        Ok(())
+    });
+}
+
+fn layers_and_buckets_are_selected_from_alone<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), 1_usize..9, 0_usize..4), |(values, bucket, k)| {
+        let parts: Vec<_> = values.chunks(bucket).map(|part| top_k(part, k).unwrap()).collect();
+        let layers: Vec<_> = values.chunks(bucket).map(|part| (part.len(), k)).collect();
+        let mut at = 0;
+        let mut expected = Vec::new();
+        for part in &parts {
+            expected.extend(part.indices().iter().map(|index| index + at));
+            at += part.dim() as u32;
+        }
+        let by_bucket = top_k_per_bucket(&values, bucket, k).unwrap();
+        prop_assert_eq!(by_bucket.indices(), &expected);
+        assert_same_vec(&top_k_per_layer(&values, &layers).unwrap(), &by_bucket)?;
+        let more = [&layers[..], &[(1, 1)]].concat();
+        prop_assert_eq!(
+            top_k_per_layer(&values, &more).map_err(|error| error.kind()).err(),
+            Some(ErrorKind::DimensionMismatch)
+        );
+        Ok(())
     });
 }
 

@@ -1,15 +1,16 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{Accumulator, DType, Error, SparseVec, add_assign, merge, reduce, scatter_add};
+use sparse_core::{Accumulator, DType, Error, SparseVec, add_assign, merge, merge_into, reduce, scatter_add};
 use std::collections::BTreeMap;
 
 use crate::samples::{
-    Sample, assert_same, assert_same_vec, check, dense, small_value, sparse_vecs, value, values,
+    Sample, assert_same, assert_same_vec, check, dense, small_value, sparse, sparse_vecs, value, values,
 };
 
 crate::for_each_type!(
     merge_equals_the_sum_of_each_index,
     merge_is_commutative_up_to_operand_order,
+    merging_to_used_memory_is_merging,
     reduce_equals_the_sequential_sum,
     reduce_of_one_is_identity,
     reduce_equals_merging_when_sums_are_exact,
@@ -48,6 +49,14 @@ fn assert_same_result<T: Sample>(
 fn merge_equals_the_sum_of_each_index<T: Sample>(runner: &mut TestRunner) {
     check(runner, sparse_vecs::<T>(2..=2, value), |vecs| {
         assert_same_result(merge(&vecs[0], &vecs[1]), sum_by_index(&vecs))
+    });
+}
+
+fn merging_to_used_memory_is_merging<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (sparse_vecs::<T>(2..=2, value), sparse::<T>()), |(vecs, mut used)| {
+        let merged = merge_into(&vecs[0], &vecs[1], &mut used);
+        prop_assert!(merged.is_ok() || used.nnz() == 0);
+        assert_same_result(merged.map(|()| used), merge(&vecs[0], &vecs[1]))
     });
 }
 
@@ -160,6 +169,7 @@ fn operands_of_other_dimensions_are_refused<T: Sample>(runner: &mut TestRunner) 
         let other = SparseVec::<T>::empty(left + more).unwrap();
         let vec = SparseVec::from_dense(&values).unwrap();
         prop_assert_eq!(merge(&vec, &other).map(|_| ()), refused.clone());
+        prop_assert_eq!(merge_into(&vec, &other, &mut vec.clone()), refused.clone());
         prop_assert_eq!(reduce(&[vec, other.clone()]).map(|_| ()), refused.clone());
         prop_assert_eq!(scatter_add(&mut values, &other), refused.clone());
         prop_assert_eq!(add_assign(&mut values, &other.to_dense()), refused.clone());

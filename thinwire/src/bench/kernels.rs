@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, TopK, codec, merge, scatter_add, top_k};
+use sparse_core::{SparseVec, TopK, codec, merge, merge_into, scatter_add, top_k};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -211,9 +211,10 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
 fn merge_two(inputs: &Inputs) -> anyhow::Result<Row> {
     let Inputs { left, right, .. } = inputs;
     let reads = [left, right].map(|vec| [bytes(vec.indices()), bytes(vec.values())]);
-    let entries = merge(left, right)?.nnz();
-    inputs.measure("merge", reads.as_flattened(), Some(entries), || {
-        black_box(merge(left, right)?);
+    let mut sum = merge(left, right)?;
+    inputs.measure("merge", reads.as_flattened(), Some(sum.nnz()), || {
+        merge_into(left, right, &mut sum)?;
+        black_box(&sum);
         Ok(())
     })
 }

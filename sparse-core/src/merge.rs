@@ -20,8 +20,6 @@ pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<Sp
 
 /// [`merge`] to the memory of a vector that is no longer needed. Allocates only where that is too small.
 ///
-/// Fresh memory costs up to a third of a merge.
-///
 /// ```
 /// use sparse_core::{SparseVec, merge_into};
 ///

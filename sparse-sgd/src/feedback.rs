@@ -11,7 +11,8 @@ use sparse_core::{SparseVec, TopK};
 /// Residual and velocity over the concatenation of all parameters.
 ///
 /// Each step is computed beside the state that it replaces, so a step that fails has changed nothing:
-/// four buffers of the parameters' length, two without momentum, allocated once.
+/// four buffers of the parameters' length, two without momentum, allocated once, and room for up to 4 k entries that may
+/// be among the k largest.
 #[derive(Debug)]
 pub(crate) struct Feedback {
     momentum: f32,

@@ -18,7 +18,8 @@ use crate::{Config, Error, Method, OptimizerState, StepReport, clip, parameters_
 ///
 /// The parameters are seen as one vector of N entries, end to end: one k serves all, and each layer gets
 /// the share of it that its gradients deserve. Allocates once: N entries of velocity if there is momentum,
-/// N of residual, and as many again of each to compute in ([`Method::Dense`]: the velocity and 2 N).
+/// N of residual, as many again of each to compute in, and at most 4 k to select from ([`Method::Dense`]: the velocity
+/// and 2 N).
 ///
 /// # Errors and cancellation
 /// If a step fails, or its future is dropped, values, residual, velocity and step counter on this rank are

@@ -19,6 +19,8 @@ try:
     import numpy
 except ImportError:
     pass
+except Exception as error:  # It is there, and broken.
+    print(f"not measured: {error}", file=sys.stderr)
 else:
     values = numpy.random.default_rng(1).standard_normal(dim, dtype=numpy.float32)
     measure("numpy_argpartition", lambda: numpy.argpartition(numpy.abs(values), dim - k)[dim - k :])
@@ -27,6 +29,8 @@ try:
     import torch
 except ImportError:
     pass
+except Exception as error:  # It is there, and broken.
+    print(f"not measured: {error}", file=sys.stderr)
 else:
     torch.set_num_threads(1)
     values = torch.randn(dim)

@@ -170,7 +170,7 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
     // As after many steps, when a step takes as many entries past the largest residual as are then taken out: residuals
     // are even up to there. Each step adds another gradient, which is the same one turned by some places.
     let mean = gradient.iter().map(|g| f64::from(g.abs())).sum::<f64>() / gradient.len() as f64;
-    let largest = (mean * gradient.len() as f64 / (2 * k) as f64) as f32;
+    let largest = ((mean * gradient.len() as f64 / (2 * k) as f64) as f32).max(f32::MIN_POSITIVE);
     let mut rng = ChaCha8Rng::seed_from_u64(inputs.args.seed ^ 1);
     let mut residual: Vec<f32> = gradient.iter().map(|_| rng.random_range(-largest..largest)).collect();
     let mut plain = residual.clone();

@@ -69,12 +69,12 @@ fn merge_to<T: Element>(
         (out_values, rest_values) = rest_values.split_at_mut(room);
         let left = (&left.indices()[i..to_i], &left.values()[i..to_i]);
         let right = (&right.indices()[j..to_j], &right.values()[j..to_j]);
-        chains.push(Chain { left, right, out_indices, out_values, i: 0, j: 0, len: 0, overflow: None });
+        chains.push(Chain { left, right, out_indices, out_values, at: Place::default() });
         (i, j) = (to_i, to_j);
     }
     run_together(&mut chains);
     let lengths: Vec<_> = chains.iter_mut().map(|chain| (chain.finish(), chain.out_indices.len())).collect();
-    if let Some(index) = chains.iter().find_map(|chain| chain.overflow) {
+    if let Some(index) = chains.iter().find_map(|chain| chain.at.overflow) {
         return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
     }
     // Close the gaps that common indices left.
@@ -116,7 +116,7 @@ fn run_together<T: Element>(chains: &mut [Chain<'_, T>]) {
             a.step();
             b.step();
         }
-        let (a, b) = (a.end(), b.end());
+        let (a, b) = (a.at, b.at);
         first.advance(a);
         second.advance(b);
     }
@@ -131,12 +131,10 @@ fn next<T: Element>((a, x): (u32, T), (b, y): (u32, T)) -> (u32, T, bool) {
     (a.min(b), [x, y, sum, sum][which % 4], overflowed & (a == b))
 }
 
-/// A part of a merge, and how far it is.
-struct Chain<'a, T> {
-    left: (&'a [u32], &'a [T]),
-    right: (&'a [u32], &'a [T]),
-    out_indices: &'a mut [u32],
-    out_values: &'a mut [T],
+/// How far a merge is.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Entries of the left that are done, of the right, and of the sum.
     i: usize,
     j: usize,
     len: usize,
@@ -144,23 +142,40 @@ struct Chain<'a, T> {
     overflow: Option<u32>,
 }
 
+impl Place {
+    /// Past the smaller of two indices, or both if they are equal.
+    #[inline(always)]
+    fn pass(&mut self, left: u32, right: u32, overflowed: bool) {
+        if overflowed {
+            self.overflow = self.overflow.or(Some(left));
+        }
+        self.i += usize::from(left <= right);
+        self.j += usize::from(right <= left);
+        self.len += 1;
+    }
+}
+
+/// A part of a merge.
+struct Chain<'a, T> {
+    left: (&'a [u32], &'a [T]),
+    right: (&'a [u32], &'a [T]),
+    out_indices: &'a mut [u32],
+    out_values: &'a mut [T],
+    at: Place,
+}
+
 impl<T: Element> Chain<'_, T> {
     /// So many steps can be made whatever the entries are.
     fn sure_steps(&self) -> usize {
-        (self.left.0.len() - self.i).min(self.right.0.len() - self.j)
+        (self.left.0.len() - self.at.i).min(self.right.0.len() - self.at.j)
     }
 
     fn step(&mut self) {
-        let (i, j, len) = (self.i, self.j, self.len);
+        let Place { i, j, len, .. } = self.at;
         let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
         let overflowed;
         (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
-        if overflowed {
-            self.overflow = self.overflow.or(Some(left.0));
-        }
-        self.i += usize::from(left.0 <= right.0);
-        self.j += usize::from(right.0 <= left.0);
-        self.len += 1;
+        self.at.pass(left.0, right.0, overflowed);
     }
 
     /// Merges what is left, and returns the number of all entries.
@@ -169,13 +184,14 @@ impl<T: Element> Chain<'_, T> {
             self.step();
         }
         // One of the two is at its end.
-        for ((indices, values), from) in [(self.left, self.i), (self.right, self.j)] {
-            let end = self.len + indices.len() - from;
-            self.out_indices[self.len..end].copy_from_slice(&indices[from..]);
-            self.out_values[self.len..end].copy_from_slice(&values[from..]);
-            self.len = end;
+        let mut len = self.at.len;
+        for ((indices, values), from) in [(self.left, self.at.i), (self.right, self.at.j)] {
+            let end = len + indices.len() - from;
+            self.out_indices[len..end].copy_from_slice(&indices[from..]);
+            self.out_values[len..end].copy_from_slice(&values[from..]);
+            len = end;
         }
-        self.len
+        len
     }
 }
 
@@ -188,50 +204,36 @@ struct Block<'a, T> {
     right: (&'a [u32; BLOCK], &'a [T; BLOCK]),
     out_indices: &'a mut [u32; BLOCK],
     out_values: &'a mut [T; BLOCK],
-    i: usize,
-    j: usize,
-    len: usize,
-    overflow: Option<u32>,
+    at: Place,
 }
 
 impl<T: Element> Block<'_, T> {
     #[inline(always)]
     fn step(&mut self) {
-        let (i, j, len) = (self.i % BLOCK, self.j % BLOCK, self.len % BLOCK);
+        let (i, j, len) = (self.at.i % BLOCK, self.at.j % BLOCK, self.at.len % BLOCK);
         let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
         let overflowed;
         (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
-        if overflowed {
-            self.overflow = self.overflow.or(Some(left.0));
-        }
-        self.i += usize::from(left.0 <= right.0);
-        self.j += usize::from(right.0 <= left.0);
-        self.len += 1;
-    }
-
-    fn end(&self) -> (usize, usize, Option<u32>) {
-        (self.i, self.j, self.overflow)
+        self.at.pass(left.0, right.0, overflowed);
     }
 }
 
 impl<T: Element> Chain<'_, T> {
     fn block(&mut self) -> Option<Block<'_, T>> {
+        let Place { i, j, len, .. } = self.at;
         Some(Block {
-            left: (self.left.0.get(self.i..)?.first_chunk()?, self.left.1.get(self.i..)?.first_chunk()?),
-            right: (self.right.0.get(self.j..)?.first_chunk()?, self.right.1.get(self.j..)?.first_chunk()?),
-            out_indices: self.out_indices.get_mut(self.len..)?.first_chunk_mut()?,
-            out_values: self.out_values.get_mut(self.len..)?.first_chunk_mut()?,
-            i: 0,
-            j: 0,
-            len: 0,
-            overflow: None,
+            left: (self.left.0.get(i..)?.first_chunk()?, self.left.1.get(i..)?.first_chunk()?),
+            right: (self.right.0.get(j..)?.first_chunk()?, self.right.1.get(j..)?.first_chunk()?),
+            out_indices: self.out_indices.get_mut(len..)?.first_chunk_mut()?,
+            out_values: self.out_values.get_mut(len..)?.first_chunk_mut()?,
+            at: Place::default(),
         })
     }
 
-    fn advance(&mut self, (i, j, overflow): (usize, usize, Option<u32>)) {
-        self.i += i;
-        self.j += j;
-        self.len += BLOCK;
-        self.overflow = self.overflow.or(overflow);
+    fn advance(&mut self, by: Place) {
+        self.at.i += by.i;
+        self.at.j += by.j;
+        self.at.len += by.len;
+        self.at.overflow = self.at.overflow.or(by.overflow);
     }
 }

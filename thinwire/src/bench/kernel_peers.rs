@@ -10,8 +10,10 @@ use super::kernels::{Inputs, Row, bytes};
 const SCRIPT: &str = include_str!("kernel_peers.py");
 
 /// A selection of the k largest with the standard library, and with those libraries of Python that are there.
-pub(super) fn peers(inputs: &Inputs, read_ms: f64) -> anyhow::Result<Vec<Row>> {
+pub(super) fn peers(inputs: &Inputs) -> anyhow::Result<Vec<Row>> {
     let mut rows = vec![select_nth_unstable(inputs)?];
+    // They read as many values.
+    let read_ms = rows[0].read_ms;
     for (name, median_ms) in python(inputs)? {
         let gb_per_s = size_of_val(&inputs.values[..]) as f64 / (median_ms * 1e6);
         let (dim, density) = (inputs.args.dim, inputs.args.density);

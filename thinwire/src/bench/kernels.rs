@@ -68,8 +68,7 @@ pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
         show(kernel(&inputs).run()?)?;
     }
     if args.peers {
-        let read_ms = topk(&inputs).run()?.read_ms;
-        peers(&inputs, read_ms).run()?.into_iter().try_for_each(show)?;
+        peers(&inputs).run()?.into_iter().try_for_each(show)?;
     }
     if !args.json {
         print(&render(&rows));

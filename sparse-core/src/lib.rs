@@ -66,7 +66,7 @@ pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};
 pub use merge::{merge, merge_into};
 pub use reduce::{reduce, reduce_views};
-pub use select::{at_least, top_k};
+pub use select::{at_least, top_k, top_k_into};
 pub use sparse_vec::{Duplicates, SparseVec};
 pub use stream::{Stream, dense_is_shorter};
 pub use streaming::TopK;

@@ -24,7 +24,7 @@ pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<Sp
 /// use sparse_core::{SparseVec, merge_into};
 ///
 /// let one = |at, value| SparseVec::new(9, vec![at], vec![value]);
-/// let mut sum = SparseVec::empty(0)?;
+/// let mut sum = SparseVec::default();
 /// for _ in 0..3 {
 ///     merge_into(&one(2, 1.5_f32)?, &one(7, -1.0)?, &mut sum)?;
 ///     assert_eq!((sum.dim(), sum.indices()), (9, &[2, 7][..]));

@@ -1,4 +1,3 @@
-use crate::error::check_dim;
 use crate::{Element, Error, SparseVec, arch};
 
 /// The `k` entries of largest magnitude of a dense vector: exact, for any `k`.
@@ -19,15 +18,41 @@ use crate::{Element, Error, SparseVec, arch};
 /// # Ok::<(), sparse_core::Error>(())
 /// ```
 pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> {
-    check_dim(values.len() as u64)?;
+    let mut largest = SparseVec::default();
+    top_k_into(values, k, &mut largest)?;
+    Ok(largest)
+}
+
+/// [`top_k`] to the memory of a vector that is no longer needed. Allocates only where that is too small: it takes room
+/// for some more than k entries, the candidates.
+///
+/// ```
+/// use sparse_core::{SparseVec, top_k_into};
+///
+/// let mut largest = SparseVec::default();
+/// for step in 1..4 {
+///     top_k_into(&[1.5_f32, 0.0, -3.0 * step as f32, 2.0], 2, &mut largest)?;
+///     assert_eq!(largest.indices(), [2, 3]);
+/// }
+/// # Ok::<(), sparse_core::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`top_k`]; `largest` then has no entries.
+pub fn top_k_into<T: Element>(values: &[T], k: usize, largest: &mut SparseVec<T>) -> Result<(), Error> {
+    largest.restart(values.len() as u64)?;
     if k >= values.len() {
-        return SparseVec::from_dense(values);
+        push_reaching(values, 1, usize::MAX, largest);
+        return Ok(());
     }
     if k == 0 {
-        return SparseVec::empty(values.len() as u64);
+        return Ok(());
     }
-    let (slot, cut) = match guess(values, k) {
-        Guess::Candidates(candidates) => return Ok(largest_of(candidates, k)),
+    let (slot, mut cut) = match guess(values, k, largest) {
+        Guess::Collected => {
+            keep_largest(largest, k);
+            return Ok(());
+        }
         Guess::Cut(cut) => {
             (Slot { low: cut.magnitude, width: 0, above: k - cut.ties, inside: cut.ties }, cut)
         }
@@ -47,38 +72,35 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
         Slot { width: 0, .. } => k,
         Slot { above, inside, .. } => above + inside,
     };
-    let mut candidates = SparseVec::with_capacity(values.len() as u64, most);
-    let mut cut = cut;
+    largest.restart(values.len() as u64)?;
+    largest.reserve(most);
     collect(values, slot.low.max(1), |index, value| {
         if cut.keeps(value) {
-            candidates.push(index, value);
+            largest.push(index, value);
         }
-        candidates.nnz() < most
+        largest.nnz() < most
     });
-    Ok(largest_of(candidates, k))
+    keep_largest(largest, k);
+    Ok(())
 }
 
-fn largest_of<T: Element>(candidates: SparseVec<T>, k: usize) -> SparseVec<T> {
-    if candidates.nnz() <= k {
-        return candidates;
-    }
-    largest(candidates.dim(), candidates.indices(), candidates.values(), k)
+/// Appends the values of at least this magnitude until there are `enough` entries.
+fn push_reaching<T: Element>(values: &[T], low: u64, enough: usize, to: &mut SparseVec<T>) {
+    collect(values, low, |index, value| {
+        to.push(index, value);
+        to.nnz() < enough
+    });
 }
 
-/// The k largest of these entries, in their order; all if there are no more.
-pub(crate) fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: usize) -> SparseVec<T> {
-    let Some(mut cut) = cut(values, k) else {
-        return SparseVec::from_sorted(dim, indices.to_vec(), values.to_vec());
-    };
-    let mut largest = SparseVec::with_capacity(dim, k);
-    let (mut kept, (its, slots)) = (0, largest.grow(k));
-    for (&index, &value) in indices.iter().zip(values) {
-        // Written whether it stays or not: which of the two no predictor could foresee.
-        let (Some(its), Some(slot)) = (its.get_mut(kept), slots.get_mut(kept)) else { break };
-        (*its, *slot) = (index, value);
-        kept += usize::from(cut.keeps(value));
-    }
-    largest
+/// Leaves the k largest of these entries, in their order; all if there are no more.
+pub(crate) fn keep_largest<T: Element>(entries: &mut SparseVec<T>, k: usize) {
+    arch::fastest(
+        #[inline(always)]
+        || {
+            let Some(mut cut) = cut(entries.values(), k) else { return };
+            entries.retain(|value| cut.keeps(value));
+        },
+    );
 }
 
 /// The entries of at least the magnitude of `least`: as many as there are.
@@ -95,35 +117,29 @@ pub(crate) fn largest<T: Element>(dim: u64, indices: &[u32], values: &[T], k: us
 /// ```
 pub fn at_least<T: Element>(values: &[T], least: T) -> Result<SparseVec<T>, Error> {
     let mut large = SparseVec::empty(values.len() as u64)?;
-    collect(values, least.magnitude().max(1), |index, value| {
-        large.push(index, value);
-        true
-    });
+    push_reaching(values, least.magnitude().max(1), usize::MAX, &mut large);
     Ok(large)
 }
 
 /// What one pass, or two, can say without counting.
-enum Guess<T> {
-    /// A few more than the k largest.
-    Candidates(SparseVec<T>),
+enum Guess {
+    /// The entries hold the k largest, and a few more.
+    Collected,
     /// What separates the k largest.
     Cut(Cut),
     None,
 }
 
-/// Tries to find the k largest by what a sample says.
-fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
+/// Tries to find the k largest by what a sample says; appends what may be among them to `entries`.
+fn guess<T: Element>(values: &[T], k: usize, entries: &mut SparseVec<T>) -> Guess {
     if !is_worth_a_sample(values, k) {
         return Guess::None;
     }
     let low = low_by_sample(values, k);
-    let mut candidates = SparseVec::with_capacity(values.len() as u64, 2 * k);
     let enough = 4 * k + 4 * SAMPLED;
-    collect(values, low, |index, value| {
-        candidates.push(index, value);
-        candidates.nnz() < enough
-    });
-    if candidates.nnz() >= enough {
+    entries.reserve(k + k / 4 + 2 * SAMPLED);
+    push_reaching(values, low, enough, entries);
+    if entries.nnz() >= enough {
         // Perhaps many are equal.
         let nan = T::from_f32(f32::NAN).magnitude();
         let count = |low| values.iter().filter(|value| value.reaches(low)).count();
@@ -133,9 +149,9 @@ fn guess<T: Element>(values: &[T], k: usize) -> Guess<T> {
         } else {
             Guess::None
         }
-    } else if candidates.nnz() >= k || low == 1 {
+    } else if entries.nnz() >= k || low == 1 {
         // With nothing but zeros below there are no more.
-        Guess::Candidates(candidates)
+        Guess::Collected
     } else {
         Guess::None
     }
@@ -149,9 +165,15 @@ pub(crate) fn is_worth_a_sample<T>(values: &[T], k: usize) -> bool {
 pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
     // Whole cache lines at even distances.
     let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).max(values.len() >> 10).min(values.len() / 4);
-    let lines = values.chunks(values.len() / (wanted / LINE));
-    let sample = lines.flat_map(|part| part.iter().take(LINE)).map(|value| value.magnitude());
-    let mut sample: Vec<_> = sample.collect();
+    let distance = values.len() / (wanted / LINE);
+    let lines = values.chunks(distance).enumerate().map(|(at, part)| {
+        if let Some(ahead) = values.get((at + LINES_AHEAD) * distance) {
+            arch::prefetch(ahead);
+        }
+        &part[..part.len().min(LINE)]
+    });
+    let mut sample = Vec::with_capacity(wanted + LINE);
+    lines.for_each(|line| sample.extend(line.iter().map(|value| value.magnitude())));
     // Deep enough to hold k values but for one case in a thousand.
     let expected = sample.len() as f64 * k as f64 / values.len() as f64;
     let rank = ((expected + 3.0 * expected.sqrt() + 3.0) as usize).min(sample.len() - 1);
@@ -165,8 +187,14 @@ const MANY: usize = 1 << 14;
 const SAMPLED: usize = 16;
 /// Values that are sampled together.
 const LINE: usize = 16;
+/// How many lines of the sample are on their way from memory at a time.
+const LINES_AHEAD: usize = 16;
 /// Values that are looked at together first.
 const BLOCK: usize = 64;
+/// How many blocks are on their way from memory at a time: 4 KiB of `f32`.
+const BLOCKS_AHEAD: usize = 16;
+/// Bytes.
+const CACHE_LINE: usize = 64;
 
 /// Calls `take` for every value of at least this magnitude, by increasing index, until it returns false.
 pub(crate) fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
@@ -180,6 +208,10 @@ pub(crate) fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, 
 fn collect_here<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
     let (blocks, rest) = values.as_chunks::<BLOCK>();
     for (at, block) in blocks.iter().enumerate() {
+        // A branch guessed wrong, here at every other block where many have entries, would hold up reading.
+        if let Some(ahead) = blocks.get(at + BLOCKS_AHEAD) {
+            ahead.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
+        }
         // Most blocks hold none at the usual densities.
         if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
             continue;
@@ -222,18 +254,17 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Whether the next value in index order is kept.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keeps<T: Element>(&mut self, value: T) -> bool {
         let magnitude = value.magnitude();
-        if magnitude == self.magnitude && self.ties > 0 {
-            self.ties -= 1;
-            return true;
-        }
-        magnitude > self.magnitude
+        let tie = magnitude == self.magnitude && self.ties > 0;
+        self.ties -= usize::from(tie);
+        magnitude > self.magnitude || tie
     }
 }
 
 /// The cut that keeps exactly `k` of the values; `None` when it would keep all.
+#[inline(always)]
 pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
     if k >= values.len() {
         return None;
@@ -241,7 +272,7 @@ pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
     if k == 0 {
         return Some(Cut { magnitude: u64::MAX, ties: 0 });
     }
-    let slot = Slot::of_kth(values, k);
+    let slot = Slot::spanning(values).narrowed(values, k);
     if slot.width == 0 {
         return Some(Cut { magnitude: slot.low, ties: k - slot.above });
     }
@@ -270,7 +301,24 @@ const DIGIT: u32 = 11;
 impl Slot {
     /// Needs `1 <= k <= values.len()`.
     fn of_kth<T: Element>(values: &[T], k: usize) -> Self {
-        let mut slot = Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() };
+        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }.narrowed(values, k)
+    }
+
+    /// The range of these magnitudes, found by one pass more. Of candidates all share the high bits.
+    #[inline(always)]
+    fn spanning<T: Element>(values: &[T]) -> Self {
+        let span = |(low, high): (u64, u64), value: &T| {
+            let magnitude = value.magnitude();
+            (low.min(magnitude), high.max(magnitude))
+        };
+        let (low, high) = values.iter().fold((u64::MAX, 0), span);
+        Self { low, width: u64::BITS - (high - low).leading_zeros(), above: 0, inside: values.len() }
+    }
+
+    /// The part of the range that holds the k-th.
+    #[inline(always)]
+    fn narrowed<T: Element>(self, values: &[T], k: usize) -> Self {
+        let mut slot = self;
         // Once is enough for most floats. Narrow integers and constant vectors share their high bits.
         while slot.width > 0 && slot.inside > FEW && slot.inside > values.len() / 16 {
             slot.split(values, k);
@@ -279,6 +327,7 @@ impl Slot {
     }
 
     /// Narrows the range by one digit.
+    #[inline(always)]
     fn split<T: Element>(&mut self, values: &[T], k: usize) {
         let width = self.width.saturating_sub(DIGIT);
         let mut counts = [0_usize; 1 << DIGIT];

@@ -25,6 +25,13 @@ pub struct SparseVec<T> {
     values: Vec<T>,
 }
 
+/// The vector of dimension 0: nothing, or memory to be filled.
+impl<T> Default for SparseVec<T> {
+    fn default() -> Self {
+        Self { dim: 0, indices: Vec::new(), values: Vec::new() }
+    }
+}
+
 /// What [`SparseVec::from_unsorted`] does with an index that occurs more than once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duplicates {
@@ -214,6 +221,30 @@ impl<T: Element> SparseVec<T> {
         }
         debug_assert!(self.indices.len() == self.values.len() && check_indices(dim, &self.indices).is_ok());
         filled
+    }
+
+    /// Makes this an empty vector of dimension `dim`, with the memory that it has.
+    pub(crate) fn restart(&mut self, dim: u64) -> Result<(), Error> {
+        self.indices.clear();
+        self.values.clear();
+        check_dim(dim)?;
+        self.dim = dim;
+        Ok(())
+    }
+
+    /// Leaves the entries whose values `keeps`, which is asked once for each, in order.
+    #[inline(always)]
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(T) -> bool) {
+        let mut kept = 0;
+        let (indices, values) = (&mut self.indices[..], &mut self.values[..]);
+        for at in 0..indices.len().min(values.len()) {
+            let (index, value) = (indices[at], values[at]);
+            // Written whether it stays or not: which of the two no predictor could foresee.
+            (indices[kept], values[kept]) = (index, value);
+            kept += usize::from(keeps(value));
+        }
+        self.indices.truncate(kept);
+        self.values.truncate(kept);
     }
 
     /// Makes room for so many more entries.

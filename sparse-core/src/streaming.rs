@@ -1,10 +1,10 @@
-use crate::select::{self, collect, top_k};
+use crate::select::{self, collect, top_k_into};
 use crate::{Element, Error, SparseVec};
 
-/// [`top_k`] of a vector that changes from step to step, found while somebody else passes over it.
+/// [`top_k`](crate::top_k) of a vector that changes from step to step, found while somebody else passes over it.
 ///
 /// Whoever computes the vector shows each part while it is still in the cache; if what separated the largest of the last
-/// vector is near what separates those of this one, nothing is read again. If not, or the first time, [`top_k`] finds
+/// vector is near what separates those of this one, nothing is read again. If not, or the first time, [`top_k`](crate::top_k) finds
 /// them: the result is the same, bit for bit.
 ///
 /// Keeps room for the entries that it takes for candidates, a few for each of the k.
@@ -81,27 +81,47 @@ impl<T: Element> TopK<T> {
     /// The k largest of the vector, which is `all`: what was seen, part after part.
     ///
     /// # Errors
-    /// As [`top_k`].
+    /// As [`top_k`](crate::top_k).
     ///
     /// # Panics
     /// If `all` has another length than was announced or seen. If other values were seen, the result means nothing.
     #[track_caller]
     pub fn finish(&mut self, all: &[T]) -> Result<SparseVec<T>, Error> {
+        let mut largest = SparseVec::default();
+        self.finish_into(all, &mut largest)?;
+        Ok(largest)
+    }
+
+    /// [`finish`](Self::finish) to the memory of a vector that is no longer needed: the two exchange memory, and
+    /// nothing is allocated once both have enough.
+    ///
+    /// # Errors
+    /// As [`top_k`](crate::top_k); `largest` then has no entries.
+    ///
+    /// # Panics
+    /// As [`finish`](Self::finish).
+    #[track_caller]
+    pub fn finish_into(&mut self, all: &[T], largest: &mut SparseVec<T>) -> Result<(), Error> {
         assert!(all.len() == self.len && self.seen == self.len, "another vector than was seen");
         let (k, found) = (self.k, self.values.len());
-        let enough = self.low.is_some() && (k..most(k)).contains(&found);
-        let largest = if enough {
-            select::largest(all.len() as u64, &self.indices, &self.values, k)
+        largest.restart(all.len() as u64)?;
+        if self.low.is_some() && (k..most(k)).contains(&found) {
+            largest.refill(all.len() as u64, |indices, values| {
+                std::mem::swap(indices, &mut self.indices);
+                std::mem::swap(values, &mut self.values);
+                Ok(())
+            })?;
+            select::keep_largest(largest, k);
         } else {
-            top_k(all, k)?
-        };
+            top_k_into(all, k, largest)?;
+        }
         if self.low.is_some() && !(k + k / 20..k + k / 2).contains(&found) {
             // So that the next time a fifth more than k are found, if vectors change as they just did.
             let aim = self.aim as f64 * 1.2 * k as f64 / found.max(1) as f64;
             self.aim = (aim as usize).clamp(k, 2 * k);
         }
         self.low = select::is_worth_a_sample(all, self.aim).then(|| select::low_by_sample(all, self.aim));
-        Ok(largest)
+        Ok(())
     }
 }
 

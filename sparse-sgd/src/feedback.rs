@@ -23,6 +23,8 @@ pub(crate) struct Feedback {
     next_residual: Vec<f32>,
     next_velocity: Vec<f32>,
     selection: TopK<f32>,
+    /// What the last step selected: memory for the next selection.
+    used: SparseVec<f32>,
 }
 
 /// Entries that are computed, and then looked at for large ones while they are in the cache.
@@ -32,8 +34,8 @@ impl Feedback {
     /// `velocity` is empty without momentum, else as long as `residual`.
     pub(crate) fn new(momentum: f32, masking: bool, residual: Vec<f32>, velocity: Vec<f32>) -> Self {
         let (next_residual, next_velocity) = (vec![0.0; residual.len()], vec![0.0; velocity.len()]);
-        let selection = TopK::new();
-        Self { momentum, masking, residual, velocity, next_residual, next_velocity, selection }
+        let (selection, used) = (TopK::new(), SparseVec::default());
+        Self { momentum, masking, residual, velocity, next_residual, next_velocity, selection, used }
     }
 
     pub(crate) fn residual(&self) -> &[f32] {
@@ -63,7 +65,9 @@ impl Feedback {
             self.add(range.clone(), gradient, factor);
             self.selection.see(&self.next_residual[range]);
         }
-        self.selection.finish(&self.next_residual)
+        let mut largest = std::mem::take(&mut self.used);
+        self.selection.finish_into(&self.next_residual, &mut largest)?;
+        Ok(largest)
     }
 
     fn add(&mut self, range: Range<usize>, gradient: &[f32], factor: f32) {
@@ -85,7 +89,7 @@ impl Feedback {
 
     /// Clears what was sent, takes back what came back, and makes the accumulated state the current one.
     /// Work only on those entries.
-    pub(crate) fn commit(&mut self, sent: &SparseVec<f32>, put_back: Option<&SparseVec<f32>>) {
+    pub(crate) fn commit(&mut self, sent: SparseVec<f32>, put_back: Option<&SparseVec<f32>>) {
         for &index in sent.indices() {
             self.next_residual[index as usize] = 0.0;
         }
@@ -99,6 +103,7 @@ impl Feedback {
         }
         std::mem::swap(&mut self.residual, &mut self.next_residual);
         std::mem::swap(&mut self.velocity, &mut self.next_velocity);
+        self.used = sent;
     }
 }
 
@@ -150,7 +155,7 @@ mod tests {
 
                 let sent = sparse(step.iter().zip(&v).map(|((_, sent, _), v)| sent.then_some(*v)));
                 let put_back = sparse(step.iter().map(|(.., back)| *back));
-                feedback.commit(&sent, Some(&put_back));
+                feedback.commit(sent, Some(&put_back));
                 for (i, (_, sent, back)) in step.iter().enumerate() {
                     if *sent {
                         v[i] = 0.0;
@@ -171,7 +176,7 @@ mod tests {
             for step in &steps {
                 let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
                 feedback.accumulate([&gradient[..]].into_iter(), 1.0, 1).unwrap();
-                feedback.commit(&sparse(step.iter().map(|_| None)), None);
+                feedback.commit(sparse(step.iter().map(|_| None)), None);
                 let before = (bits(feedback.residual()), bits(feedback.velocity()));
                 let mut again = || {
                     let selected = feedback.accumulate([&gradient[..]].into_iter(), 1.0, len).unwrap();

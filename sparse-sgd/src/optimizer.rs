@@ -101,19 +101,21 @@ impl<T: Transport> Optimizer<T> {
                 clock.selected();
                 let sum = self.communicator.allreduce(&selected, &algorithm).await?;
                 clock.communicated();
-                model.feedback.commit(&selected, None);
+                let nnz = selected.nnz();
+                model.feedback.commit(selected, None);
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.finish(density, k, selected.nnz(), sum.nnz())
+                clock.finish(density, k, nnz, sum.nnz())
             }
             Method::Gtopk(algorithm) => {
                 let selected = model.feedback.accumulate(gradients(), factor, k)?;
                 clock.selected();
                 let global = self.communicator.gtopk(&selected, k, *algorithm, self.config.put_back).await?;
                 clock.communicated();
-                model.feedback.commit(&selected, Some(&global.put_back));
+                let nnz = selected.nnz();
+                model.feedback.commit(selected, Some(&global.put_back));
                 let sum = Stream::Sparse(global.sum);
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.finish(density, k, selected.nnz(), sum.nnz())
+                clock.finish(density, k, nnz, sum.nnz())
             }
         };
         self.steps = self.steps.saturating_add(1);

@@ -31,7 +31,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let is_sparse = |frame: &Frame| frame.kind == BodyKind::Sparse;
     let entries: u64 = frames.iter().filter(|frame| is_sparse(frame)).map(|frame| frame.count).sum();
     if frames.iter().all(is_sparse) && !dense_is_shorter::<E>(entries, input.dim()) {
-        let mut whole = SparseVec::empty(0).map_err(|source| Error::value(rank, source))?;
+        let mut whole = SparseVec::default();
         whole.reserve(entries as usize);
         for (owner, frame) in frames.iter().enumerate() {
             let appended = frame.append_sparse_to(dim(owner), &mut whole);

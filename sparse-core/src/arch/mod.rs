@@ -10,7 +10,7 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::fastest;
+pub(crate) use x86_64::{fastest, prefetch};
 
 /// Runs `work`: there is no newer instruction set to choose.
 #[cfg(not(target_arch = "x86_64"))]
@@ -18,3 +18,8 @@ pub(crate) use x86_64::fastest;
 pub(crate) fn fastest<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
+
+/// Does nothing: there is no such hint to give.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn prefetch<T>(_value: &T) {}

@@ -42,7 +42,7 @@ impl Frame {
                 Ok(Stream::Dense(values.collect()))
             }
             BodyKind::Sparse => {
-                let mut vector = SparseVec::empty(0)?;
+                let mut vector = SparseVec::default();
                 self.append_sparse_to(dim, &mut vector)?;
                 Ok(Stream::Sparse(vector))
             }

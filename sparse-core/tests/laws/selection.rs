@@ -2,12 +2,15 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{ErrorKind, SparseVec, TopK, at_least, top_k, top_k_per_bucket, top_k_per_layer};
+use sparse_core::{
+    ErrorKind, SparseVec, TopK, at_least, top_k, top_k_into, top_k_per_bucket, top_k_per_layer,
+};
 
 use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse};
 
 crate::for_each_type!(
     top_k_equals_the_sorting_oracle,
+    selecting_to_used_memory_is_selecting,
     splitting_equals_the_sorting_oracle,
     splitting_loses_nothing,
     selecting_twice_is_selecting_once,
@@ -42,6 +45,14 @@ fn top_k_equals_the_sorting_oracle<T: Sample>(runner: &mut TestRunner) {
         prop_assert_eq!(top.dim(), values.len() as u64);
         prop_assert_eq!(top.indices().iter().map(|&index| index as usize).collect::<Vec<_>>(), expected);
         assert_same(top.values(), &top.indices().iter().map(|&at| values[at as usize]).collect::<Vec<_>>())
+    });
+}
+
+fn selecting_to_used_memory_is_selecting<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (dense::<T>(), any_k(), sparse::<T>()), |(values, part, mut used)| {
+        let k = k_of(values.len(), part);
+        top_k_into(&values, k, &mut used).unwrap();
+        assert_same_vec(&used, &top_k(&values, k).unwrap())
     });
 }
 
@@ -226,7 +237,7 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
 fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
     let shapes: Vec<_> = shapes().into_iter().filter(|(_, values)| values.len() == LEN).collect();
     for k in [0, 1, 20, 200, LEN / 8, LEN / 2, LEN, LEN + 1] {
-        let mut selection = TopK::new();
+        let (mut selection, mut used) = (TopK::new(), SparseVec::default());
         // Each shape twice, so that its own threshold meets it, and that of another.
         for (name, values) in shapes.iter().flat_map(|shape| [shape, shape]) {
             selection.start(LEN, k);
@@ -236,7 +247,8 @@ fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
                 (part, rest) = rest.split_at(parts.next().unwrap().min(rest.len()));
                 selection.see(part);
             }
-            let (found, expected) = (selection.finish(values).unwrap(), top_k(values, k).unwrap());
+            selection.finish_into(values, &mut used).unwrap();
+            let (found, expected) = (&used, top_k(values, k).unwrap());
             assert_eq!(found.indices(), expected.indices(), "{name}, k = {k}");
             assert_eq!(
                 bytemuck::cast_slice::<f32, u32>(found.values()),

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, TopK, codec, merge, merge_into, scatter_add, top_k};
+use sparse_core::{SparseVec, TopK, codec, merge, merge_into, scatter_add, top_k_into};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -154,9 +154,10 @@ pub(super) fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
 }
 
 fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
-    let (values, k) = (&inputs.values, inputs.k());
+    let (values, k, mut largest) = (&inputs.values, inputs.k(), SparseVec::default());
     inputs.measure("topk", &[bytes(values)], None, || {
-        ensure!(black_box(top_k(values, k)?).nnz() <= k, "more than k entries");
+        top_k_into(values, k, &mut largest)?;
+        ensure!(black_box(&largest).nnz() <= k, "more than k entries");
         Ok(())
     })
 }
@@ -173,7 +174,7 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
     let mut rng = ChaCha8Rng::seed_from_u64(inputs.args.seed ^ 1);
     let mut residual: Vec<f32> = gradient.iter().map(|_| rng.random_range(-largest..largest)).collect();
     let mut plain = residual.clone();
-    let mut selection = TopK::new();
+    let (mut selection, mut largest) = (TopK::new(), SparseVec::default());
     let (mut steps, mut plain_steps) = (0_usize, 0_usize);
     let next = |steps: &mut usize| {
         *steps += 1;
@@ -192,7 +193,8 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
             add(part, gradient);
             selection.see(part);
         }
-        for &index in selection.finish(&residual)?.indices() {
+        selection.finish_into(&residual, &mut largest)?;
+        for &index in largest.indices() {
             residual[index as usize] = 0.0;
         }
         Ok(())

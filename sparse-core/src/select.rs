@@ -191,8 +191,8 @@ const LINE: usize = 16;
 const LINES_AHEAD: usize = 16;
 /// Values that are looked at together first.
 const BLOCK: usize = 64;
-/// How many blocks are on their way from memory at a time: 4 KiB of `f32`.
-const BLOCKS_AHEAD: usize = 16;
+/// How many values are on their way from memory at a time.
+const AHEAD: usize = 16 * BLOCK;
 /// Bytes.
 const CACHE_LINE: usize = 64;
 
@@ -200,18 +200,41 @@ const CACHE_LINE: usize = 64;
 pub(crate) fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
     arch::fastest(
         #[inline(always)]
-        || collect_here(values, low, take),
+        || collect_here(values, low, |at| prefetch(values, at + AHEAD), take),
     );
 }
 
+/// [`collect`] of values that are in the cache, while these are fetched from memory.
+pub(crate) fn collect_before<T: Element>(
+    values: &[T],
+    low: u64,
+    next: &[&[T]],
+    take: impl FnMut(u32, T) -> bool,
+) {
+    arch::fastest(
+        #[inline(always)]
+        || collect_here(values, low, |at| next.iter().for_each(|next| prefetch(next, at)), take),
+    );
+}
+
+/// Fetches a block from memory. A branch guessed wrong, when collecting at every other block where many have entries,
+/// would hold up reading.
 #[inline(always)]
-fn collect_here<T: Element>(values: &[T], low: u64, mut take: impl FnMut(u32, T) -> bool) {
+fn prefetch<T>(values: &[T], at: usize) {
+    let block = values.get(at..(at + BLOCK).min(values.len())).unwrap_or_default();
+    block.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
+}
+
+#[inline(always)]
+fn collect_here<T: Element>(
+    values: &[T],
+    low: u64,
+    prefetch: impl Fn(usize),
+    mut take: impl FnMut(u32, T) -> bool,
+) {
     let (blocks, rest) = values.as_chunks::<BLOCK>();
     for (at, block) in blocks.iter().enumerate() {
-        // A branch guessed wrong, here at every other block where many have entries, would hold up reading.
-        if let Some(ahead) = blocks.get(at + BLOCKS_AHEAD) {
-            ahead.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
-        }
+        prefetch(at * BLOCK);
         // Most blocks hold none at the usual densities.
         if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
             continue;

@@ -1,4 +1,4 @@
-use crate::select::{self, collect, top_k_into};
+use crate::select::{self, collect_before, top_k_into};
 use crate::{Element, Error, SparseVec};
 
 /// [`top_k`](crate::top_k) of a vector that changes from step to step, found while somebody else passes over it.
@@ -66,12 +66,18 @@ impl<T: Element> TopK<T> {
 
     /// The next values of the vector. Costs little beside the pass that made them.
     pub fn see(&mut self, part: &[T]) {
+        self.see_before(part, &[]);
+    }
+
+    /// [`see`](Self::see), while what is used `next` is fetched from memory: what the following part is computed from and
+    /// written to, each about as long as this part. Parts of a thousand values serve best.
+    pub fn see_before(&mut self, part: &[T], next: &[&[T]]) {
         let Self { indices, values, seen, .. } = self;
         let start = *seen;
         *seen += part.len();
         // Too many candidates are no help: the vector is read again.
         let Some(low) = self.low.filter(|_| indices.len() < most(self.k)) else { return };
-        collect(part, low, |index, value| {
+        collect_before(part, low, next, |index, value| {
             indices.push((start as u32).wrapping_add(index));
             values.push(value);
             indices.len() < most(self.k)

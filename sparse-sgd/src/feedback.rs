@@ -28,7 +28,7 @@ pub(crate) struct Feedback {
 }
 
 /// Entries that are computed, and then looked at for large ones while they are in the cache.
-const PART: usize = 4096;
+const PART: usize = 1024;
 
 impl Feedback {
     /// `velocity` is empty without momentum, else as long as `residual`.
@@ -58,12 +58,15 @@ impl Feedback {
         k: usize,
     ) -> Result<SparseVec<f32>, sparse_core::Error> {
         self.selection.start(self.next_residual.len(), k);
-        let mut at = 0;
-        for gradient in gradients.flat_map(|gradient| gradient.chunks(PART)) {
+        let (mut parts, mut at) = (gradients.flat_map(|gradient| gradient.chunks(PART)).peekable(), 0);
+        while let Some(gradient) = parts.next() {
             let range = at..at + gradient.len();
             at = range.end;
             self.add(range.clone(), gradient, factor);
-            self.selection.see(&self.next_residual[range]);
+            let next = parts.peek().copied().unwrap_or_default();
+            let state = [&self.residual, &self.next_residual, &self.velocity, &self.next_velocity];
+            let [v, next_v, u, next_u] = state.map(|s| s.get(at..at + next.len()).unwrap_or_default());
+            self.selection.see_before(&self.next_residual[range], &[next, v, next_v, u, next_u]);
         }
         let mut largest = std::mem::take(&mut self.used);
         self.selection.finish_into(&self.next_residual, &mut largest)?;

@@ -165,7 +165,7 @@ fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
 /// A step of error feedback: the gradient is added to the residual, and the largest entries are taken out. Compared
 /// with adding alone.
 fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
-    const PART: usize = 4096;
+    const PART: usize = 1024;
     let (gradient, k) = (&inputs.values, inputs.k());
     // As after many steps, when a step takes as many entries past the largest residual as are then taken out: residuals
     // are even up to there. Each step adds another gradient, which is the same one turned by some places.
@@ -187,11 +187,13 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
     let step = || {
         selection.start(residual.len(), k);
         let mut rest = &mut residual[..];
-        for gradient in next(&mut steps).into_iter().flat_map(|gradient| gradient.chunks(PART)) {
+        let mut parts = next(&mut steps).into_iter().flat_map(|gradient| gradient.chunks(PART)).peekable();
+        while let Some(gradient) = parts.next() {
             let part;
             (part, rest) = rest.split_at_mut(gradient.len());
             add(part, gradient);
-            selection.see(part);
+            let next = parts.peek().copied().unwrap_or_default();
+            selection.see_before(part, &[next, &rest[..next.len()]]);
         }
         selection.finish_into(&residual, &mut largest)?;
         for &index in largest.indices() {

@@ -1,6 +1,6 @@
 use crate::error::check_same_dim;
 use crate::sparse_vec::narrow_at;
-use crate::{Element, Error, SparseVec, SparseView};
+use crate::{Element, Error, SparseVec, SparseView, arch};
 
 /// `dst[i] += src[i]`, `dst` being the left operand.
 ///
@@ -44,12 +44,46 @@ fn scatter_with<T: Element>(
     {
         return Err(Error::Overflow { index: u64::from(at), dtype: T::DTYPE });
     }
-    for (at, value) in src.iter() {
-        let slot = &mut dense[at as usize];
-        *slot = add(*slot, value).0;
-    }
+    at_each(dense, src, |slot, value| *slot = add(*slot, value).0);
     Ok(())
 }
+
+/// Sets the positions of these entries to zero, as error feedback does with what was sent.
+///
+/// ```
+/// let sent = sparse_core::SparseVec::new(4, vec![1, 3], vec![5.0_f32, -6.0])?;
+/// let mut residual = [0.5, 5.0, -0.5, -6.0];
+/// sparse_core::clear(&mut residual, &sent)?;
+/// assert_eq!(residual, [0.5, 0.0, -0.5, 0.0]);
+/// # Ok::<(), sparse_core::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::DimensionMismatch`].
+pub fn clear<T: Element>(dense: &mut [T], entries: &SparseVec<T>) -> Result<(), Error> {
+    check_same_dim(dense.len() as u64, entries.dim())?;
+    at_each(dense, entries, |slot, _| *slot = T::ZERO);
+    Ok(())
+}
+
+/// Goes to the dense value of each entry, in order.
+#[inline(always)]
+fn at_each<T: Element>(dense: &mut [T], entries: &SparseVec<T>, mut visit: impl FnMut(&mut T, T)) {
+    let is_far = size_of_val(dense) > CACHED;
+    let ahead = if is_far { entries.indices().get(AHEAD..).unwrap_or_default() } else { &[] };
+    for ((at, value), &ahead) in entries.iter().zip(ahead) {
+        arch::prefetch(&dense[ahead as usize]);
+        visit(&mut dense[at as usize], value);
+    }
+    for (at, value) in entries.iter().skip(ahead.len()) {
+        visit(&mut dense[at as usize], value);
+    }
+}
+
+/// Bytes of dense memory that may be in a cache, where fetching it beforehand would only cost.
+const CACHED: usize = 1 << 20;
+/// How many values are on their way from memory at a time.
+const AHEAD: usize = 24;
 
 /// A dense sum of many vectors, kept in the accumulator type and rounded once at the end.
 ///

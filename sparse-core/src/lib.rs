@@ -8,7 +8,7 @@
 //! - [`merge`] and [`reduce`]: sums of two or many sparse vectors in a fixed operand order, so that the
 //!   same inputs give the same bits everywhere.
 //! - [`Stream`]: a sum that is sparse until the dense form is the shorter one, and dense from then on.
-//! - [`Accumulator`], [`scatter_add`], [`add_assign`]: sums into dense memory.
+//! - [`Accumulator`], [`scatter_add`], [`add_assign`]: sums into dense memory; [`clear`] takes entries out of it.
 //! - [`codec`]: indices on the wire in about their entropy.
 //! - [`wire`]: little-endian frames with a version and a fingerprint, every byte of which is checked.
 //!
@@ -60,7 +60,7 @@ mod streaming;
 mod view;
 pub mod wire;
 
-pub use dense::{Accumulator, add_assign, scatter_add};
+pub use dense::{Accumulator, add_assign, clear, scatter_add};
 pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};

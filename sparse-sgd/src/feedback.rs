@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use sparse_core::{SparseVec, TopK};
+use sparse_core::{SparseVec, TopK, clear, scatter_add};
 
 /// Residual and velocity over the concatenation of all parameters.
 ///
@@ -92,21 +92,23 @@ impl Feedback {
 
     /// Clears what was sent, takes back what came back, and makes the accumulated state the current one.
     /// Work only on those entries.
-    pub(crate) fn commit(&mut self, sent: SparseVec<f32>, put_back: Option<&SparseVec<f32>>) {
-        for &index in sent.indices() {
-            self.next_residual[index as usize] = 0.0;
-        }
+    ///
+    /// # Errors
+    /// If a vector has another dimension than the parameters together.
+    pub(crate) fn commit(
+        &mut self,
+        sent: SparseVec<f32>,
+        put_back: Option<&SparseVec<f32>>,
+    ) -> Result<(), sparse_core::Error> {
+        clear(&mut self.next_residual, &sent)?;
         if self.masking && !self.next_velocity.is_empty() {
-            for &index in sent.indices() {
-                self.next_velocity[index as usize] = 0.0;
-            }
+            clear(&mut self.next_velocity, &sent)?;
         }
-        for (index, value) in put_back.into_iter().flat_map(SparseVec::iter) {
-            self.next_residual[index as usize] += value;
-        }
+        put_back.map_or(Ok(()), |put_back| scatter_add(&mut self.next_residual, put_back))?;
         std::mem::swap(&mut self.residual, &mut self.next_residual);
         std::mem::swap(&mut self.velocity, &mut self.next_velocity);
         self.used = sent;
+        Ok(())
     }
 }
 
@@ -158,7 +160,7 @@ mod tests {
 
                 let sent = sparse(step.iter().zip(&v).map(|((_, sent, _), v)| sent.then_some(*v)));
                 let put_back = sparse(step.iter().map(|(.., back)| *back));
-                feedback.commit(sent, Some(&put_back));
+                feedback.commit(sent, Some(&put_back)).unwrap();
                 for (i, (_, sent, back)) in step.iter().enumerate() {
                     if *sent {
                         v[i] = 0.0;
@@ -179,7 +181,7 @@ mod tests {
             for step in &steps {
                 let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
                 feedback.accumulate([&gradient[..]].into_iter(), 1.0, 1).unwrap();
-                feedback.commit(sparse(step.iter().map(|_| None)), None);
+                feedback.commit(sparse(step.iter().map(|_| None)), None).unwrap();
                 let before = (bits(feedback.residual()), bits(feedback.velocity()));
                 let mut again = || {
                     let selected = feedback.accumulate([&gradient[..]].into_iter(), 1.0, len).unwrap();

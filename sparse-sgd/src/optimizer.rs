@@ -102,7 +102,7 @@ impl<T: Transport> Optimizer<T> {
                 let sum = self.communicator.allreduce(&selected, &algorithm).await?;
                 clock.communicated();
                 let nnz = selected.nnz();
-                model.feedback.commit(selected, None);
+                model.feedback.commit(selected, None)?;
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
                 clock.finish(density, k, nnz, sum.nnz())
             }
@@ -112,7 +112,7 @@ impl<T: Transport> Optimizer<T> {
                 let global = self.communicator.gtopk(&selected, k, *algorithm, self.config.put_back).await?;
                 clock.communicated();
                 let nnz = selected.nnz();
-                model.feedback.commit(selected, Some(&global.put_back));
+                model.feedback.commit(selected, Some(&global.put_back))?;
                 let sum = Stream::Sparse(global.sum);
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
                 clock.finish(density, k, nnz, sum.nnz())

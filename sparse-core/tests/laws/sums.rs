@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{Accumulator, DType, Error, SparseVec, add_assign, merge, merge_into, reduce, scatter_add};
+use sparse_core::{
+    Accumulator, DType, Error, SparseVec, add_assign, clear, merge, merge_into, reduce, scatter_add,
+};
 use std::collections::BTreeMap;
 
 use crate::samples::{
@@ -17,6 +19,7 @@ crate::for_each_type!(
     accumulating_equals_the_sequential_sum,
     scattering_equals_dense_addition,
     the_dense_form_is_the_sum_with_zeros,
+    clearing_leaves_the_others_alone,
     failed_sums_change_nothing,
     operands_of_other_dimensions_are_refused,
 );
@@ -143,6 +146,17 @@ fn the_dense_form_is_the_sum_with_zeros<T: Sample>(runner: &mut TestRunner) {
     });
 }
 
+fn clearing_leaves_the_others_alone<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (values::<T>(0..200), any::<[bool; 7]>()), |(values, which)| {
+        let indices: Vec<u32> = (0..values.len() as u32).filter(|at| which[*at as usize % 7]).collect();
+        let entries = SparseVec::new(values.len() as u64, indices.clone(), vec![T::ZERO; indices.len()]);
+        let mut cleared = values.clone();
+        clear(&mut cleared, &entries.unwrap()).unwrap();
+        let expected = (0..).zip(&values).map(|(at, &v)| if which[at % 7] { T::ZERO } else { v });
+        assert_same(&cleared, &expected.collect::<Vec<_>>())
+    });
+}
+
 fn failed_sums_change_nothing<T: Sample>(runner: &mut TestRunner) {
     check(runner, dense_vecs::<T>(), |vecs| {
         let (first, last) = (&vecs[0], &vecs[vecs.len() - 1]);
@@ -172,6 +186,7 @@ fn operands_of_other_dimensions_are_refused<T: Sample>(runner: &mut TestRunner) 
         prop_assert_eq!(merge_into(&vec, &other, &mut vec.clone()), refused.clone());
         prop_assert_eq!(reduce(&[vec, other.clone()]).map(|_| ()), refused.clone());
         prop_assert_eq!(scatter_add(&mut values, &other), refused.clone());
+        prop_assert_eq!(clear(&mut values, &other), refused.clone());
         prop_assert_eq!(add_assign(&mut values, &other.to_dense()), refused.clone());
         let mut sum = Accumulator::<T>::new(values.len());
         prop_assert_eq!(sum.add_sparse(&other), refused.clone());

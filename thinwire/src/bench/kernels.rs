@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, TopK, codec, merge, merge_into, scatter_add, top_k_into};
+use sparse_core::{SparseVec, TopK, clear, codec, merge, merge_into, scatter_add, top_k_into};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -196,9 +196,7 @@ fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
             selection.see_before(part, &[next, &rest[..next.len()]]);
         }
         selection.finish_into(&residual, &mut largest)?;
-        for &index in largest.indices() {
-            residual[index as usize] = 0.0;
-        }
+        clear(&mut residual, &largest)?;
         Ok(())
     };
     let reference = || {

@@ -142,6 +142,8 @@ impl fmt::Display for DType {
 }
 
 pub(crate) mod sealed {
+    use bytemuck::Pod;
+
     /// Keeps [`Element`](super::Element) closed, and holds what only this crate calls.
     pub trait Sealed: Sized {
         /// Swaps the bytes on big-endian machines: the wire is little endian. Its own inverse.
@@ -150,12 +152,18 @@ pub(crate) mod sealed {
         /// Whether the magnitude is at least `low`, which must be one that occurs: the comparison in the type's own
         /// width, which vectorises.
         fn reaches(self, low: u64) -> bool;
+
+        /// An integer of the same bits: where the compiler makes a branch of a choice between floats, of one between
+        /// integers it makes none.
+        type Bits: Pod;
     }
 }
 
 macro_rules! float {
     ($type:ident, $dtype:ident, $bits:ident, infinity: $infinity:expr) => {
         impl sealed::Sealed for $type {
+            type Bits = $bits;
+
             #[inline]
             fn reaches(self, low: u64) -> bool {
                 (self.to_bits() & ($bits::MAX >> 1)) >= low as $bits
@@ -227,6 +235,8 @@ macro_rules! float {
 macro_rules! half {
     ($type:ident, $dtype:ident) => {
         impl sealed::Sealed for $type {
+            type Bits = u16;
+
             #[inline]
             fn reaches(self, low: u64) -> bool {
                 (self.to_bits() & 0x7fff) >= low as u16
@@ -296,6 +306,8 @@ macro_rules! half {
 macro_rules! integer {
     ($type:ident, $dtype:ident, acc: $acc:ident) => {
         impl sealed::Sealed for $type {
+            type Bits = Self;
+
             #[inline]
             fn reaches(self, low: u64) -> bool {
                 u64::from(self.unsigned_abs()) >= low

@@ -1,4 +1,6 @@
-use crate::{Element, Error, SparseVec};
+use std::hint::select_unpredictable;
+
+use crate::{Element, Error, SparseVec, arch};
 
 /// The sum of two vectors; where both have an entry, `left`'s value is the left operand.
 ///
@@ -57,183 +59,46 @@ fn merge_to<T: Element>(
     indices: &mut [u32],
     values: &mut [T],
 ) -> Result<usize, Error> {
-    let most = left.nnz() + right.nnz();
-    let (mut i, mut j) = (0, 0);
-    let mut chains = Vec::with_capacity(CHAINS);
-    let (mut rest_indices, mut rest_values) = (&mut *indices, &mut *values);
-    for chain in 1..=CHAINS {
-        let (to_i, to_j) = cut(left.indices(), right.indices(), most * chain / CHAINS);
-        let room = to_i - i + to_j - j;
-        let (out_indices, out_values);
-        (out_indices, rest_indices) = rest_indices.split_at_mut(room);
-        (out_values, rest_values) = rest_values.split_at_mut(room);
-        let left = (&left.indices()[i..to_i], &left.values()[i..to_i]);
-        let right = (&right.indices()[j..to_j], &right.values()[j..to_j]);
-        chains.push(Chain { left, right, out_indices, out_values, at: Place::default() });
-        (i, j) = (to_i, to_j);
-    }
-    run_together(&mut chains);
-    let lengths: Vec<_> = chains.iter_mut().map(|chain| (chain.finish(), chain.out_indices.len())).collect();
-    if let Some(index) = chains.iter().find_map(|chain| chain.at.overflow) {
-        return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
-    }
-    // Close the gaps that common indices left.
-    let (mut end, mut start) = (0, 0);
-    for (len, room) in lengths {
-        indices.copy_within(start..start + len, end);
-        values.copy_within(start..start + len, end);
-        (end, start) = (end + len, start + room);
-    }
-    Ok(end)
+    let [left, right] = [left, right].map(|vec| (vec.indices(), bytemuck::cast_slice(vec.values())));
+    let values = bytemuck::cast_slice_mut(values);
+    arch::fastest(
+        #[inline(always)]
+        || merge_bits::<T>(left, right, indices, values),
+    )
 }
 
-/// Independent parts of a merge. An entry's place depends on the comparison before it, so that one chain waits most of
-/// the time.
-const CHAINS: usize = 2;
-
-/// Where to cut both vectors so that about `entries` are before the cut, and all before it are below all after it.
-fn cut(left: &[u32], right: &[u32], entries: usize) -> (usize, usize) {
-    if entries >= left.len() + right.len() {
-        return (left.len(), right.len());
-    }
-    // The first of the left that does not belong to the `entries` smallest.
-    let (mut low, mut high) = (entries.saturating_sub(right.len()), entries.min(left.len()));
-    while low < high {
-        let middle = low.midpoint(high);
-        if left[middle] < right[entries - 1 - middle] { low = middle + 1 } else { high = middle }
-    }
-    let next = [left.get(low), right.get(entries - low)].into_iter().flatten().min();
-    let before = |vec: &[u32]| next.map_or(vec.len(), |next| vec.partition_point(|index| index < next));
-    (before(left), before(right))
-}
-
-/// Lets all chains go on together while each of them can.
-fn run_together<T: Element>(chains: &mut [Chain<'_, T>]) {
-    let Ok([first, second]) = <&mut [Chain<'_, T>; CHAINS]>::try_from(chains) else { return };
-    while let (Some(a), Some(b)) = (first.block(), second.block()) {
-        let (mut a, mut b) = (a, b);
-        for _ in 0..BLOCK {
-            a.step();
-            b.step();
-        }
-        let (a, b) = (a.at, b.at);
-        first.advance(a);
-        second.advance(b);
-    }
-}
-
-/// The next entry of a merge, and whether its sum does not fit.
+/// Values are taken as integers of the same bits: a choice between floats would be made in a slower way, or be a branch.
 #[inline(always)]
-fn next<T: Element>((a, x): (u32, T), (b, y): (u32, T)) -> (u32, T, bool) {
-    let (sum, overflowed) = x.add(y);
-    // From memory, where a choice between floats would be a branch.
-    let which = usize::from(a > b) + 2 * usize::from(a == b);
-    (a.min(b), [x, y, sum, sum][which % 4], overflowed & (a == b))
-}
-
-/// How far a merge is.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    /// Entries of the left that are done, of the right, and of the sum.
-    i: usize,
-    j: usize,
-    len: usize,
-    /// The first index whose sum does not fit.
-    overflow: Option<u32>,
-}
-
-impl Place {
-    /// Past the smaller of two indices, or both if they are equal.
-    #[inline(always)]
-    fn pass(&mut self, left: u32, right: u32, overflowed: bool) {
-        if overflowed {
-            self.overflow = self.overflow.or(Some(left));
+fn merge_bits<T: Element>(
+    left: (&[u32], &[T::Bits]),
+    right: (&[u32], &[T::Bits]),
+    indices: &mut [u32],
+    values: &mut [T::Bits],
+) -> Result<usize, Error> {
+    // As many values as indices, which the compiler sees here.
+    let (left, right) = ((left.0, &left.1[..left.0.len()]), (right.0, &right.1[..right.0.len()]));
+    let values = &mut values[..indices.len()];
+    let (mut i, mut j, mut len, mut overflow) = (0, 0, 0, None);
+    while i < left.0.len() && j < right.0.len() {
+        let ((a, x), (b, y)) = ((left.0[i], left.1[i]), (right.0[j], right.1[j]));
+        let (sum, overflowed) = bytemuck::cast::<_, T>(x).add(bytemuck::cast(y));
+        if overflowed & (a == b) {
+            overflow = overflow.or(Some(a));
         }
-        self.i += usize::from(left <= right);
-        self.j += usize::from(right <= left);
-        self.len += 1;
+        // No branch depends on the entries: no predictor could foresee them.
+        let value = select_unpredictable(a == b, bytemuck::cast(sum), select_unpredictable(a < b, x, y));
+        (indices[len], values[len]) = (a.min(b), value);
+        (i, j, len) = (i + usize::from(a <= b), j + usize::from(b <= a), len + 1);
     }
-}
-
-/// A part of a merge.
-struct Chain<'a, T> {
-    left: (&'a [u32], &'a [T]),
-    right: (&'a [u32], &'a [T]),
-    out_indices: &'a mut [u32],
-    out_values: &'a mut [T],
-    at: Place,
-}
-
-impl<T: Element> Chain<'_, T> {
-    /// So many steps can be made whatever the entries are.
-    fn sure_steps(&self) -> usize {
-        (self.left.0.len() - self.at.i).min(self.right.0.len() - self.at.j)
+    // One of the two is at its end.
+    for ((its, slots), from) in [(left, i), (right, j)] {
+        let end = len + its.len() - from;
+        indices[len..end].copy_from_slice(&its[from..]);
+        values[len..end].copy_from_slice(&slots[from..]);
+        len = end;
     }
-
-    fn step(&mut self) {
-        let Place { i, j, len, .. } = self.at;
-        let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
-        let overflowed;
-        (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
-        self.at.pass(left.0, right.0, overflowed);
-    }
-
-    /// Merges what is left, and returns the number of all entries.
-    fn finish(&mut self) -> usize {
-        while self.sure_steps() > 0 {
-            self.step();
-        }
-        // One of the two is at its end.
-        let mut len = self.at.len;
-        for ((indices, values), from) in [(self.left, self.at.i), (self.right, self.at.j)] {
-            let end = len + indices.len() - from;
-            self.out_indices[len..end].copy_from_slice(&indices[from..]);
-            self.out_values[len..end].copy_from_slice(&values[from..]);
-            len = end;
-        }
-        len
-    }
-}
-
-/// Steps between two looks at whether there is enough left.
-const BLOCK: usize = 64;
-
-/// The next steps of a chain, with lengths that the compiler knows, so that it need not check any index.
-struct Block<'a, T> {
-    left: (&'a [u32; BLOCK], &'a [T; BLOCK]),
-    right: (&'a [u32; BLOCK], &'a [T; BLOCK]),
-    out_indices: &'a mut [u32; BLOCK],
-    out_values: &'a mut [T; BLOCK],
-    at: Place,
-}
-
-impl<T: Element> Block<'_, T> {
-    #[inline(always)]
-    fn step(&mut self) {
-        let (i, j, len) = (self.at.i % BLOCK, self.at.j % BLOCK, self.at.len % BLOCK);
-        let (left, right) = ((self.left.0[i], self.left.1[i]), (self.right.0[j], self.right.1[j]));
-        let overflowed;
-        (self.out_indices[len], self.out_values[len], overflowed) = next(left, right);
-        self.at.pass(left.0, right.0, overflowed);
-    }
-}
-
-impl<T: Element> Chain<'_, T> {
-    fn block(&mut self) -> Option<Block<'_, T>> {
-        let Place { i, j, len, .. } = self.at;
-        Some(Block {
-            left: (self.left.0.get(i..)?.first_chunk()?, self.left.1.get(i..)?.first_chunk()?),
-            right: (self.right.0.get(j..)?.first_chunk()?, self.right.1.get(j..)?.first_chunk()?),
-            out_indices: self.out_indices.get_mut(len..)?.first_chunk_mut()?,
-            out_values: self.out_values.get_mut(len..)?.first_chunk_mut()?,
-            at: Place::default(),
-        })
-    }
-
-    fn advance(&mut self, by: Place) {
-        self.at.i += by.i;
-        self.at.j += by.j;
-        self.at.len += by.len;
-        self.at.overflow = self.at.overflow.or(by.overflow);
+    match overflow {
+        Some(index) => Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE }),
+        None => Ok(len),
     }
 }

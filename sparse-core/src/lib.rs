@@ -3,7 +3,7 @@
 //!
 //! - [`SparseVec`]: strictly increasing `u32` indices beside their values, of a dimension up to 2^32.
 //! - [`top_k`]: the k entries of largest magnitude, exactly, in linear time.
-//! - [`top_k_per_layer`], [`top_k_per_bucket`], [`at_least`]: other ways to choose.
+//! - [`top_k_per_layer`], [`top_k_per_bucket`], [`at_least`], [`random_k`]: other ways to choose.
 //! - [`TopK`]: the same, step after step, by whoever passes over the vector anyway.
 //! - [`merge`] and [`reduce`]: sums of two or many sparse vectors in a fixed operand order, so that the
 //!   same inputs give the same bits everywhere.
@@ -52,6 +52,7 @@ mod element;
 mod error;
 mod layers;
 mod merge;
+mod random;
 mod reduce;
 mod select;
 mod sparse_vec;
@@ -65,6 +66,7 @@ pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};
 pub use merge::{merge, merge_into};
+pub use random::{Draw, random_k};
 pub use reduce::{reduce, reduce_views};
 pub use select::{at_least, top_k, top_k_into};
 pub use sparse_vec::{Duplicates, SparseVec};

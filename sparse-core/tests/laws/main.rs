@@ -5,6 +5,7 @@
 mod codecs;
 mod elements;
 mod frames;
+mod random;
 mod samples;
 mod selection;
 mod streams;

@@ -8,6 +8,7 @@ use sparse_core::{Element, SparseVec, Stream};
 use transport::{Buffers, Rank, Transport};
 
 use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
+use crate::background::{Pool, Progress};
 use crate::call::{Call, Operation};
 use crate::error::Error;
 use crate::gtopk::{self, GlobalTopk, GtopkAlgorithm, PutBack};
@@ -44,6 +45,8 @@ use crate::{allgather, broadcast};
 /// ```
 pub struct Communicator<T: Transport> {
     shared: Arc<Shared<T>>,
+    /// The collectives that go on by themselves.
+    pool: Arc<Pool>,
 }
 
 /// How a [`Communicator`] behaves.
@@ -56,11 +59,13 @@ pub struct Options {
     /// The communication context: communicators over one transport need different ones, the same
     /// on every rank. Default: 0.
     pub context: u32,
+    /// Who makes started collectives go on. Default: a thread.
+    pub progress: Progress,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(300), context: 0 }
+        Self { deadline: Duration::from_secs(300), context: 0, progress: Progress::default() }
     }
 }
 
@@ -76,6 +81,13 @@ impl Options {
     #[must_use]
     pub fn context(mut self, context: u32) -> Self {
         self.context = context;
+        self
+    }
+
+    /// Sets [`progress`](Self::progress).
+    #[must_use]
+    pub fn progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
         self
     }
 }
@@ -103,6 +115,7 @@ impl<T: Transport> Communicator<T> {
 
     /// A communicator of the whole world.
     pub fn with_options(transport: T, options: Options) -> Self {
+        let pool = Arc::new(Pool::new(options.progress));
         let shared = Shared {
             transport,
             options,
@@ -111,7 +124,7 @@ impl<T: Transport> Communicator<T> {
             poison: Mutex::new(None),
             buffers: Buffers::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), pool }
     }
 
     /// This process's rank.
@@ -147,7 +160,6 @@ impl<T: Transport> Communicator<T> {
         output: &mut [E],
         algorithm: DenseAlgorithm,
     ) -> impl Future<Output = Result<(), Error>> + Send {
-        let call = Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), input.len() as u64);
         let lengths = if input.len() == output.len() {
             Ok(())
         } else {
@@ -156,7 +168,7 @@ impl<T: Transport> Communicator<T> {
                 "the input has {input} elements, the output {output}: make them equal"
             )))
         };
-        let begun = lengths.and_then(|()| self.begin(call));
+        let begun = lengths.and_then(|()| self.begin_allreduce_dense::<E>(input.len(), algorithm));
         async move {
             let operation = begun?;
             let algorithm = allreduce::dense(&operation, input, output, algorithm);
@@ -178,9 +190,7 @@ impl<T: Transport> Communicator<T> {
         input: &SparseVec<E>,
         algorithm: &SparseAlgorithm,
     ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
-        let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), input.dim())
-            .with_mode(algorithm.mode(), algorithm.parameter());
-        let begun = algorithm.validate::<E>().and_then(|()| self.begin(call));
+        let begun = self.begin_allreduce::<E>(input.dim(), algorithm);
         async move {
             let operation = begun?;
             let result =
@@ -204,9 +214,7 @@ impl<T: Transport> Communicator<T> {
         algorithm: GtopkAlgorithm,
         put_back: PutBack,
     ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
-        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), input.dim())
-            .with_mode(put_back.code(), k as u64);
-        let begun = self.begin(call);
+        let begun = self.begin_gtopk::<E>(input.dim(), k, algorithm, put_back);
         async move {
             let operation = begun?;
             let algorithm = gtopk::gtopk(&operation, input, k, algorithm, put_back);
@@ -268,6 +276,39 @@ impl<T: Transport> Communicator<T> {
         }
     }
 
+    pub(crate) fn begin_allreduce_dense<E: Element>(
+        &self,
+        len: usize,
+        algorithm: DenseAlgorithm,
+    ) -> Result<InFlight<T>, Error> {
+        self.begin(Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), len as u64))
+    }
+
+    pub(crate) fn begin_allreduce<E: Element>(
+        &self,
+        dim: u64,
+        algorithm: &SparseAlgorithm,
+    ) -> Result<InFlight<T>, Error> {
+        algorithm.validate::<E>()?;
+        let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), dim);
+        self.begin(call.with_mode(algorithm.mode(), algorithm.parameter()))
+    }
+
+    pub(crate) fn begin_gtopk<E: Element>(
+        &self,
+        dim: u64,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> Result<InFlight<T>, Error> {
+        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), dim);
+        self.begin(call.with_mode(put_back.code(), k as u64))
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     fn begin(&self, call: Call) -> Result<InFlight<T>, Error> {
         self.shared.check_poison()?;
         Ok(InFlight::new(Arc::clone(&self.shared), call))
@@ -276,7 +317,7 @@ impl<T: Transport> Communicator<T> {
 
 impl<T: Transport> Clone for Communicator<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool) }
     }
 }
 

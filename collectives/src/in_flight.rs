@@ -301,6 +301,6 @@ impl Drop for Wait<'_> {
 }
 
 /// The guarded data are valid after every statement, so a panic elsewhere does not spoil them.
-fn lock<D>(mutex: &Mutex<D>) -> MutexGuard<'_, D> {
+pub(crate) fn lock<D>(mutex: &Mutex<D>) -> MutexGuard<'_, D> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

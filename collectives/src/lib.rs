@@ -14,6 +14,8 @@
 //! | [`broadcast`](Communicator::broadcast) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //!
+//! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
+//!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
 //! per byte; links are full-duplex.
@@ -22,6 +24,7 @@
 
 mod allgather;
 mod allreduce;
+mod background;
 mod broadcast;
 mod call;
 mod communicator;
@@ -32,6 +35,7 @@ mod in_flight;
 mod topology;
 
 pub use allreduce::{DenseAlgorithm, SparseAlgorithm};
+pub use background::{Handle, Progress};
 pub use communicator::{Communicator, Options, Traffic};
 pub use error::{Error, ErrorKind};
 pub use gtopk::{GlobalTopk, GtopkAlgorithm, PutBack};

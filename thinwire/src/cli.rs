@@ -231,7 +231,8 @@ gtopk algorithms keep as many entries of the sum as each rank brings; the others
 Without --algorithm: {}.
 
 The keys of the JSON objects: algorithm, ranks, dim, nnz (of one rank's vector), median_ms, min_ms, max_ms,
-bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most).
+bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most), stream_mbps (the
+goodput of a plain TCP stream from rank 1 to rank 0, measured before the sums, in 10^6 bits per second; null if not TCP).
 
 Examples:
   thinwire bench allreduce

@@ -90,7 +90,9 @@ mod tests {
 
     #[test]
     fn what_a_tool_says_is_repeated() {
-        let error = batch("sh", None, "").unwrap_err().to_string();
-        assert!(error.starts_with("`sh` failed: ") && error.contains("-batch"), "{error}");
+        // `false` says nothing, `ls` names the option that it does not know.
+        let error = batch("ls", None, "").unwrap_err().to_string();
+        assert!(error.starts_with("`ls` failed: ls: "), "{error}");
+        assert_eq!(batch("false", None, "").unwrap_err().to_string(), "`false` failed: ");
     }
 }

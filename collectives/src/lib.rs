@@ -15,6 +15,7 @@
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //!
 //! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
+//! [`cost`] has what each algorithm costs as functions, and the lower bounds.
 //!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
@@ -28,6 +29,7 @@ mod background;
 mod broadcast;
 mod call;
 mod communicator;
+pub mod cost;
 mod decode;
 mod error;
 mod gtopk;

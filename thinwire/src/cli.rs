@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::algorithm::Algorithm;
+use crate::netlab::Rate;
 
 /// Trains with sparse collectives over a thin wire.
 ///
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Bench(Bench),
     Launch(LaunchArgs),
+    Netlab(NetlabArgs),
 }
 
 /// Train real models on real data with several workers, and compare how their gradients travel
@@ -229,7 +231,8 @@ gtopk algorithms keep as many entries of the sum as each rank brings; the others
 Without --algorithm: {}.
 
 The keys of the JSON objects: algorithm, ranks, dim, nnz (of one rank's vector), median_ms, min_ms, max_ms,
-bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most).
+bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most), stream_mbps (the
+goodput of a plain TCP stream from rank 1 to rank 0, measured before the sums, in 10^6 bits per second; null if not TCP).
 
 Examples:
   thinwire bench allreduce
@@ -258,6 +261,35 @@ pub(crate) struct LaunchArgs {
     /// The port where the ranks meet [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) master_port: Option<u16>,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Start a command on every host of an emulated network whose links have the rate of your choice
+///
+/// Makes a network namespace for each host and a bridge between them (Linux, as root, with ip and tc of iproute2), and
+/// limits each link, in both directions, by a token bucket. Each process gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
+/// as from torchrun with one process a machine, and listens at its host's own address. Each line that it prints is
+/// shown with `[RANK] ` in front. When one of them fails, the others are ended, its last message is repeated, and the
+/// exit code is 1. The network is taken down at the end, and what a killed run left is cleared by the next.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The hosts are 10.77.0.1, 10.77.0.2, .. and reach each other and nothing else; nothing of this is seen outside. Packets
+have 1500 bytes, so a plain TCP stream gets 0.95 of the rate. Each token bucket holds 0.5 ms at its rate, and two packets
+at least: so much passes at once after a pause. 1 MiB waits at a link before packets are dropped.
+
+Example:
+  thinwire netlab --hosts 8 --rate 1gbit -- thinwire bench allreduce --transport tcp --dim 16M")]
+pub(crate) struct NetlabArgs {
+    /// How many hosts there are
+    #[arg(long, value_name = "N", value_parser = hosts)]
+    pub(crate) hosts: usize,
+
+    /// How fast a link is in each direction, with a unit as for tc: 1gbit, 100mbit, 10mbit
+    #[arg(long, value_name = "RATE", value_parser = str::parse::<Rate>)]
+    pub(crate) rate: Rate,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
@@ -300,6 +332,10 @@ fn workers(text: &str) -> Result<usize, String> {
 
 fn ranks(text: &str) -> Result<usize, String> {
     count(text, "rank")
+}
+
+fn hosts(text: &str) -> Result<usize, String> {
+    count(text, "host")
 }
 
 fn count(text: &str, what: &str) -> Result<usize, String> {

@@ -1,8 +1,8 @@
 //! The thinwire program, as a library so that tests can use its parts.
 //!
 //! `thinwire train` trains real models with several workers and compares how their gradients travel;
-//! `thinwire bench` measures the sums alone; `thinwire launch` starts a command once a rank. Everything else
-//! is behind [`main`]; see `thinwire --help`.
+//! `thinwire bench` measures the sums alone; `thinwire launch` starts a command once a rank, and
+//! `thinwire netlab` once a host of an emulated network. Everything else is behind [`main`]; see `thinwire --help`.
 
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mpi", deny(unsafe_code))]
@@ -13,6 +13,7 @@ mod cli;
 pub mod data;
 mod error;
 mod mpi;
+mod netlab;
 mod output;
 mod plan;
 mod process;
@@ -65,6 +66,7 @@ fn run() -> Result<(), Error> {
         Command::Bench(Bench::Allreduce(args)) => bench::allreduce(&args),
         Command::Bench(Bench::Kernels(args)) => bench::kernels(&args),
         Command::Launch(args) => process::launch::launch(&args),
+        Command::Netlab(args) => netlab::netlab(&args),
     }
 }
 

@@ -71,9 +71,11 @@ fn each_algorithm_has_a_line_with_its_times_and_bytes() {
                 "max_ms",
                 "bytes_sent_max",
                 "bytes_received_max",
+                "stream_mbps",
             ];
             expected.sort_unstable();
             assert_eq!(keys, expected);
+            assert!(row["stream_mbps"].is_null());
             assert_eq!(
                 (&row["ranks"], &row["dim"], &row["nnz"]),
                 (&ranks.into(), &12_000.into(), &600.into())
@@ -146,7 +148,7 @@ fn a_world_of_the_environment_is_joined_and_rank_0_speaks() {
     let [of_rank_2, of_rank_0, of_rank_1] = outputs.each_ref().map(rows);
     assert!(of_rank_1.is_empty() && of_rank_2.is_empty());
     assert_eq!(algorithms(&of_rank_0), DEFAULT);
-    assert!(of_rank_0.iter().all(|row| row["ranks"] == 3));
+    assert!(of_rank_0.iter().all(|row| row["ranks"] == 3 && row["stream_mbps"].as_f64().unwrap() > 0.0));
 }
 
 #[test]

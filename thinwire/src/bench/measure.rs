@@ -44,6 +44,7 @@ pub(super) fn measure(
         max_ms: ms(slowest.last().copied().unwrap_or_default()),
         bytes_sent_max: most(|record| record.bytes_sent),
         bytes_received_max: most(|record| record.bytes_received),
+        stream_mbps: None,
         is_dense: contender.is_dense(),
         is_exact,
         is_peer: contender.is_peer(),

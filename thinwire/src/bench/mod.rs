@@ -15,12 +15,13 @@ mod oracle;
 mod peers;
 mod plan;
 mod report;
+mod stream;
 
 use anyhow::Context as _;
 use collectives::Communicator;
 use transport::{AnyTransport, Rank, Transport as _};
 
-use crate::cli::AllreduceArgs;
+use crate::cli::{AllreduceArgs, TransportName};
 use crate::error::{Error, When as _};
 use crate::mpi;
 use crate::process::starter;
@@ -30,7 +31,7 @@ use collective::Collective;
 use contender::Contender;
 use oracle::Oracle;
 use plan::Plan;
-use report::Report;
+use report::{Report, Row};
 
 pub(crate) use kernels::kernels;
 pub(crate) use plan::DEFAULT_ALGORITHMS;
@@ -39,11 +40,13 @@ pub(crate) use plan::DEFAULT_ALGORITHMS;
 pub(crate) fn allreduce(args: &AllreduceArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
     let json = args.json;
+    let over_tcp = args.transport == TransportName::Tcp;
     match Place::find(args.transport, args.peers, "--ranks", args.ranks)? {
-        Place::World(world) => world
-            .enter(args.timeout, |entrance| take_part((entrance.connect)()?, entrance.peers, &plan, json)),
+        Place::World(world) => world.enter(args.timeout, |entrance| {
+            take_part((entrance.connect)()?, entrance.peers, &plan, over_tcp, json)
+        }),
         Place::Threads(ranks) => {
-            ranks::in_threads(ranks, |transport| take_part(transport, None, &plan, json))
+            ranks::in_threads(ranks, |transport| take_part(transport, None, &plan, over_tcp, json))
         }
         Place::Processes(ranks) => starter::start(ranks),
     }
@@ -54,12 +57,16 @@ fn take_part(
     transport: AnyTransport,
     world: Option<&mpi::World>,
     plan: &Plan,
+    over_tcp: bool,
     json: bool,
 ) -> Result<(), Error> {
     let leads = transport.rank() == Rank(0);
     let mut report = if leads { Report::shown(json) } else { Report::silent() };
     let communicator = Communicator::new(transport);
     ranks::agree(&communicator, plan.terms())?;
+    report.progress("a plain TCP stream".to_owned());
+    // Threads have no network between them.
+    let goodput = if over_tcp { stream::goodput(&communicator).run()? } else { None };
     let input = plan.input(communicator.rank()).run()?;
     let ranks = (0..communicator.world_size()).map(Rank::from_index);
     let oracle = Oracle::new(plan.dim, ranks.map(|rank| plan.input(rank))).run()?;
@@ -71,7 +78,7 @@ fn take_part(
         let row = measure::measure(&communicator, contender, &input, &oracle, plan.iterations)
             .with_context(|| contender.name().to_owned())
             .run()?;
-        report.add(row)
+        report.add(Row { stream_mbps: goodput.map(|bytes| bytes * 8.0 / 1e6), ..row })
     };
     for algorithm in &plan.algorithms {
         measure(&mut Collective::new(&communicator, *algorithm, &input, plan.seed).run()?)?;

@@ -19,6 +19,8 @@ pub(super) struct Row {
     /// What the rank that sends most sends for one sum, headers included; `None` where that is not known.
     pub(super) bytes_sent_max: Option<u64>,
     pub(super) bytes_received_max: Option<u64>,
+    /// The goodput of a plain TCP stream between two of the ranks, in 10^6 bits per second; `None` where there is none.
+    pub(super) stream_mbps: Option<f64>,
     #[serde(skip)]
     pub(super) is_dense: bool,
     /// The result is the whole sum, and not rounded.
@@ -100,6 +102,9 @@ fn render(rows: &[Row]) -> String {
              Times of a sum: the slowest rank's. Bytes of a sum, with headers: those of the rank with the most."
         ));
     }
+    if let Some(mbps) = rows.first().and_then(|row| row.stream_mbps) {
+        text.push_str(&format!("\nA plain TCP stream from rank 1 to rank 0: {mbps:.1} Mbit/s of payload."));
+    }
     if let Some(Row { algorithm, .. }) = dense {
         text.push_str(&format!("\n`speed-up` (median) compares with {algorithm}."));
     }
@@ -153,6 +158,7 @@ mod tests {
             max_ms: 20.0,
             bytes_sent_max: Some(6000),
             bytes_received_max: None,
+            stream_mbps: Some(950.0),
             is_dense,
             is_exact: true,
             is_peer: false,
@@ -168,6 +174,7 @@ mod tests {
         }
         assert!(line("ring").contains("8.00x") && text.contains("compares with dense."), "{text}");
         assert!(text.contains("4 ranks, each with 10 of 1000 values."), "{text}");
+        assert!(text.contains("rank 0: 950.0 Mbit/s"), "{text}");
     }
 
     #[test]

@@ -2,5 +2,6 @@
 
 pub(crate) mod children;
 pub(crate) mod launch;
+pub(crate) mod shown;
 pub(crate) mod starter;
 pub(crate) mod watch;

@@ -16,7 +16,7 @@ use crate::process::watch::STARTER;
 use crate::ranks::THREADS;
 
 /// Variables by which a user steers ranks that he starts himself; these ranks meet where we say.
-const NOT_INHERITED: [&str; 4] =
+pub(crate) const NOT_INHERITED: [&str; 4] =
     ["THINWIRE_PEERS", "THINWIRE_BIND", "THINWIRE_MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"];
 /// Lines of a silent rank that are kept for the case that it fails.
 const KEPT_LINES: usize = 50;
@@ -85,7 +85,7 @@ pub(crate) fn secret() -> Result<String, Error> {
 }
 
 /// The variables that make a process a rank of a world.
-pub(super) fn world(rank: usize, size: usize, host: &str, port: u16) -> [(&'static str, String); 6] {
+pub(crate) fn world(rank: usize, size: usize, host: &str, port: u16) -> [(&'static str, String); 6] {
     [
         ("RANK", rank.to_string()),
         ("LOCAL_RANK", rank.to_string()),

@@ -52,6 +52,13 @@ fn a_message_alone_takes_alpha_and_its_bytes_once() {
 }
 
 #[test]
+fn a_model_in_small_takes_as_long_as_what_it_stands_for() {
+    let small = network(2).magnified(100.0, 32);
+    assert_eq!(incast(&small, &[(1, 32 + 10)]), incast(&network(2), &[(1, 32 + 1000)]));
+    assert_eq!(incast(&small, &[(1, 16)]), incast(&network(2), &[(1, 16)]));
+}
+
+#[test]
 fn messages_that_arrive_together_share_the_link() {
     // Both get half, until the short one is done.
     assert_eq!(incast(&network(3), &[(1, 1000), (2, 3000)]), [micros(12), micros(14)]);

@@ -23,6 +23,9 @@ pub struct Network {
     jitter: Time,
     stragglers: f64,
     slowdown: f64,
+    magnified: f64,
+    /// Bytes at the start of a message that are not magnified.
+    head: usize,
     seed: u64,
     pub(super) window: usize,
     pub(super) traced: bool,
@@ -48,6 +51,8 @@ impl Network {
             jitter: 0,
             stragglers: 0.0,
             slowdown: 1.0,
+            magnified: 1.0,
+            head: 0,
             seed: 0,
             window: crate::DEFAULT_WINDOW,
             traced: false,
@@ -116,6 +121,20 @@ impl Network {
         self
     }
 
+    /// Lets each byte beyond the first `head` of a message take as long as so many bytes: a model in small of
+    /// messages that many times longer, for what does not fit this machine.
+    ///
+    /// # Panics
+    /// Unless `times` is at least 0 and finite.
+    #[must_use]
+    #[track_caller]
+    pub fn magnified(mut self, times: f64, head: usize) -> Self {
+        assert!(times >= 0.0 && times.is_finite(), "magnified {times} times");
+        self.magnified = times;
+        self.head = head;
+        self
+    }
+
     /// Decides what is drawn by chance. 0 unless set.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
@@ -148,7 +167,7 @@ impl Network {
 
     /// For how long a message occupies a host's link.
     pub(super) fn occupancy(&self, host: usize, bytes: usize) -> Time {
-        let occupancy = self.overhead as f64 + bytes as f64 * self.beta;
+        let occupancy = self.overhead as f64 + self.length(bytes) * self.beta;
         (occupancy * self.slowdown_of(host)).round() as Time
     }
 
@@ -164,7 +183,12 @@ impl Network {
 
     /// A message within a host, from its start to its end.
     pub(super) fn by_memory(&self, bytes: usize) -> Time {
-        self.memory.alpha + (bytes as f64 * self.memory.beta).round() as Time
+        self.memory.alpha + (self.length(bytes) * self.memory.beta).round() as Time
+    }
+
+    fn length(&self, bytes: usize) -> f64 {
+        let head = bytes.min(self.head);
+        head as f64 + (bytes - head) as f64 * self.magnified
     }
 
     fn slowdown_of(&self, host: usize) -> f64 {

@@ -53,10 +53,9 @@ pub enum Progress {
 ///     let dense = communicator.start_allreduce_dense(vec![1_i64; 4], DenseAlgorithm::Ring);
 ///     // Compute the next layer here. Then, in any order:
 ///     assert_eq!(dense.wait()?, [3; 4]);
-///     sparse.await.map(|sum| sum.nnz())
+///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sparse.await?.nnz())
 /// });
 /// assert!(sums.into_iter().all(|nnz| nnz.unwrap() == 3));
-/// # Ok::<(), sparse_core::Error>(())
 /// ```
 #[must_use = "the result of a collective, or its error, should be looked at"]
 pub struct Handle<R> {

@@ -30,6 +30,7 @@
 //! in the tests that hold costs to what is counted and simulated.
 
 pub mod bounds;
+mod doubling;
 mod phases;
 mod sizes;
 #[cfg(test)]
@@ -163,7 +164,7 @@ pub fn dense(algorithm: DenseAlgorithm, work: &Workload, link: &Link) -> Cost {
             }
             DenseAlgorithm::RecursiveDoubling => {
                 let rounds = f64::from(rounds(work.ranks));
-                phases::doubling(work.ranks, link, |_| whole).with_work(link, 0.0, values * rounds)
+                doubling::cost(work.ranks, link, |_, _| whole).with_work(link, 0.0, values * rounds)
             }
         }
 }
@@ -180,7 +181,7 @@ pub fn sparse(algorithm: &SparseAlgorithm, work: &Workload, link: &Link) -> Cost
         + match algorithm {
             SparseAlgorithm::SsarRecursiveDoubling => phases::sparse_doubling(work, link),
             SparseAlgorithm::SsarSplitAllgather => {
-                let block = sizes::shorter(work, part, union / ranks);
+                let block = sizes::shorter_on_average(work, part, union / ranks);
                 phases::split(work, link) + phases::bruck(work.ranks, block, link).with_work(link, union, 0.0)
             }
             SparseAlgorithm::DsarSplitAllgather => {
@@ -213,7 +214,7 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
     check(link)
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
-            GtopkAlgorithm::Butterfly => phases::doubling(work.ranks, link, |_| message),
+            GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
         }
         .with_work(link, merged, 0.0)
 }

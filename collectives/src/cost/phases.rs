@@ -1,9 +1,9 @@
 //! What the algorithms are made of. Each phase begins at the same time on all ranks and ends on the last one.
 
-use super::{Cost, Link, Workload, sizes};
+use super::{Cost, Link, Workload, doubling, sizes};
 use crate::allgather::bruck::LONG;
 use crate::allreduce::dense_ring::Segments;
-use crate::topology::{Fold, rounds};
+use crate::topology::rounds;
 use sparse_core::wire::HEADER;
 
 /// Segments go round 2(P-1) times, some at a time: a step takes as long as they all take to leave, or as one of them
@@ -70,62 +70,22 @@ pub(super) fn split(work: &Workload, link: &Link) -> Cost {
 /// Partial sums merged by recursive doubling, dense once that is smaller.
 pub(super) fn sparse_doubling(work: &Workload, link: &Link) -> Cost {
     let dim = work.dim as f64;
-    // A sum over a run of ranks is dense if the entries of its two halves would be.
-    let is_dense = |ranks: usize| {
-        let half = work.union(ranks / 2) + work.union(ranks - ranks / 2);
-        ranks > 1 && sizes::is_dense(work, dim, half)
-    };
-    let size = |ranks: usize| {
-        if is_dense(ranks) { sizes::dense(work, dim) } else { sizes::sparse(work, dim, work.union(ranks)) }
+    // A sum is dense if the entries of its two halves would be.
+    let is_dense =
+        |low: usize, high: usize| high > 0 && sizes::is_dense(work, dim, work.union(low) + work.union(high));
+    let size = |low: usize, high: usize| {
+        if is_dense(low, high) {
+            sizes::dense(work, dim)
+        } else {
+            sizes::sparse(work, dim, work.union(low + high))
+        }
     };
     let (mut entries, mut values) = (0.0, 0.0);
     for round in 0..rounds(work.ranks) {
         let ranks = 1 << round;
-        if is_dense(2 * ranks) { values += dim } else { entries += 2.0 * work.union(ranks) }
+        if is_dense(ranks, ranks) { values += dim } else { entries += 2.0 * work.union(ranks) }
     }
-    doubling(work.ranks, link, size).with_work(link, entries, values)
-}
-
-/// Recursive doubling: `log2 P (alpha + n beta)`, the message of a round being the sum over `2^round` ranks, whose size
-/// in bytes is `size` of that number. Ranks beyond a power of two are folded into their neighbours, who hold two
-/// ranks' sums then.
-pub(super) fn doubling(ranks: usize, link: &Link, size: impl Fn(usize) -> f64) -> Cost {
-    let fold = Fold::new(ranks);
-    let active = 1 << fold.rounds();
-    let extra = fold.extra();
-    // Without a fold all positions are alike.
-    let positions = if extra == 0 { 1 } else { active };
-    let handed = size(1);
-    // When each position is ready for its next round.
-    let mut ready: Vec<f64> =
-        (0..positions).map(|position| if position < extra { link.message(handed) } else { 0.0 }).collect();
-    let mut bytes = 0.0;
-    for round in 0..fold.rounds() {
-        let run = 1 << round;
-        // How many ranks' sum the positions of a run hold.
-        let held = |position: usize| run + extra.saturating_sub(position & !(run - 1)).min(run);
-        let sizes: Vec<f64> = (0..positions).step_by(run).map(|first| size(held(first))).collect();
-        let message = |position: usize| sizes.get(position / run).copied().unwrap_or(0.0);
-        bytes += message(0);
-        let partner = |position: usize| if extra == 0 { position } else { position ^ run };
-        ready = (0..positions)
-            .map(|position| {
-                let partner = partner(position);
-                let received = ready.get(partner).copied().unwrap_or(0.0) + link.message(message(partner));
-                let sent = ready.get(position).copied().unwrap_or(0.0) + link.occupancy(message(position));
-                received.max(sent)
-            })
-            .collect();
-    }
-    let result = size(ranks);
-    let back = ready.iter().take(extra).map(|ready| ready + link.message(result));
-    Cost {
-        rounds: fold.longest_chain(),
-        messages: u64::from(fold.rounds()) + u64::from(extra > 0),
-        bytes: bytes + if extra > 0 { result } else { 0.0 },
-        network: back.chain(ready.iter().copied()).fold(0.0, f64::max),
-        ..Cost::default()
-    }
+    doubling::cost(work.ranks, link, size).with_work(link, entries, values)
 }
 
 /// Equal messages up a binomial tree and down again: `2 (floor(log2 P) alpha + ceil(log2 P) n beta)`, less by up to

@@ -26,7 +26,16 @@ pub(super) fn is_dense(work: &Workload, dim: f64, entries: f64) -> bool {
     entries * (4 + work.value) as f64 >= dim * work.value as f64
 }
 
-/// A sum in the form that it takes.
-pub(super) fn shorter(work: &Workload, dim: f64, entries: f64) -> f64 {
-    if is_dense(work, dim, entries) { dense(work, dim) } else { sparse(work, dim, entries) }
+/// Sums of so many entries on average, drawn from `dim` positions, each in the form that it takes: close to where they go
+/// dense, some do and some do not.
+pub(super) fn shorter_on_average(work: &Workload, dim: f64, entries: f64) -> f64 {
+    let switch = dim * work.value as f64 / (4 + work.value) as f64;
+    let deviation = (entries * (1.0 - entries / dim.max(1.0))).max(0.0).sqrt();
+    // The logistic curve that is closest to the normal distribution.
+    let share = if deviation > 0.0 {
+        1.0 / (1.0 + (-1.702 * (entries - switch) / deviation).exp())
+    } else {
+        f64::from(u8::from(is_dense(work, dim, entries)))
+    };
+    share * dense(work, dim) + (1.0 - share) * sparse(work, dim, entries)
 }

@@ -8,3 +8,4 @@ mod costs;
 mod failures;
 mod gtopk;
 mod laws;
+mod simulated;

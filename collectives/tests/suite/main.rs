@@ -6,4 +6,5 @@ mod common;
 mod costs;
 mod failures;
 mod gtopk;
+mod gtopk_exact;
 mod laws;

@@ -199,11 +199,10 @@ impl<T: Transport> Communicator<T> {
         }
     }
 
-    /// The `k` largest entries by magnitude of the sum, found by merging and truncating pairwise.
+    /// The `k` largest entries by magnitude of the sum: exactly, or nearly by merging and truncating pairwise.
     ///
-    /// Usually `input` is this rank's own top-k. Truncation on the way makes the result an
-    /// approximation of the exact top-k of the sum; [`GlobalTopk::put_back`] says what this rank must
-    /// keep for later so that nothing is lost. Cost: see [`GtopkAlgorithm`].
+    /// Usually `input` is this rank's own top-k. [`GlobalTopk::put_back`] says what this rank must keep for
+    /// later so that nothing is lost. What is found, and at which cost: see [`GtopkAlgorithm`].
     ///
     /// # Errors
     /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.

@@ -23,10 +23,28 @@ pub(crate) fn range(dim: u64, parts: usize, part: usize) -> Range<u64> {
     cut(part)..cut(part + 1)
 }
 
+/// All [`range`]s.
+pub(crate) fn ranges(dim: u64, parts: usize) -> Vec<Range<u64>> {
+    (0..parts).map(|part| range(dim, parts, part)).collect()
+}
+
 /// [`range`] for a slice in memory.
 pub(crate) fn slice_range(len: usize, parts: usize, part: usize) -> Range<usize> {
     let range = range(len as u64, parts, part);
     range.start as usize..range.end as usize
+}
+
+/// The most that any rank sends in Bruck's allgather of blocks of these sizes.
+pub(crate) fn bruck_most_sent(blocks: &[usize]) -> usize {
+    let ranks = blocks.len();
+    // Blocks go on from each rank round the ring.
+    let mut before = vec![0; 2 * ranks + 1];
+    for at in 0..2 * ranks {
+        before[at + 1] = before[at] + blocks[at % ranks];
+    }
+    let passed = |rank: usize, distance: usize| before[rank + distance.min(ranks - distance)] - before[rank];
+    let sent = |rank| (0..rounds(ranks)).map(|round| passed(rank, 1 << round)).sum();
+    (0..ranks).map(sent).max().unwrap_or(0)
 }
 
 /// Recursive doubling for any number of ranks: those beyond the largest power of two first hand
@@ -131,6 +149,14 @@ mod tests {
                 assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
             }
         }
+    }
+
+    #[test]
+    fn in_bruck_a_large_block_is_sent_each_round_by_its_owner_and_equal_ones_once_by_each() {
+        assert_eq!(bruck_most_sent(&[7]), 0);
+        assert_eq!(bruck_most_sent(&[0, 0, 7, 0, 0, 0, 0, 0]), 21);
+        assert_eq!(bruck_most_sent(&[7; 5]), 28);
+        assert_eq!(bruck_most_sent(&[1, 2, 3]), 3 + 3);
     }
 
     #[test]

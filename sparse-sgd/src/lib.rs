@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`Method::Dense`] | all N entries | the average gradient's |
 //! | [`Method::Sparse`] | each rank's k largest | the sum of all selections: up to P k entries |
-//! | [`Method::Gtopk`] | each rank's k largest, merged | the k largest of that sum |
+//! | [`Method::Gtopk`] | each rank's k largest, merged | the k largest of that sum, exactly or nearly |
 //!
 //! What is not sent waits in a *residual* on its rank and is added to the next gradient (*error
 //! feedback*), so nothing is lost: with [`PutBack::Conserving`], all updates and all residuals together

@@ -34,9 +34,10 @@ const RING: Kind = Kind::Dense(DenseAlgorithm::Ring);
 const RECURSIVE_DOUBLING: Kind = Kind::Dense(DenseAlgorithm::RecursiveDoubling);
 const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
+const EXACT: Kind = Kind::Gtopk(GtopkAlgorithm::Exact);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 15] = [
+pub(crate) const KNOWN: [Algorithm; 16] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
@@ -52,6 +53,7 @@ pub(crate) const KNOWN: [Algorithm; 15] = [
     known("gtopk", BUTTERFLY, "the same as gtopk_butterfly"),
     known("gtopk_butterfly", BUTTERFLY, "the largest entries of the sum, merged in pairs"),
     known("gtopk_tree", TREE, "the same up and down a tree, as first published"),
+    known("gtopk_exact", EXACT, "the largest entries of the sum, missing none"),
 ];
 
 const fn known(name: &'static str, kind: Kind, what: &'static str) -> Algorithm {

@@ -15,7 +15,7 @@ use crate::allgather;
 use crate::decode;
 use crate::error::Error;
 use crate::in_flight::InFlight;
-use crate::topology::{range, slice_range};
+use crate::topology::{ranges, slice_range};
 
 pub(super) async fn allreduce<T: Transport, E: Element>(
     operation: &InFlight<T>,
@@ -60,8 +60,9 @@ async fn sum_own_range<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Vec<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let received = split::to_owners(operation, input).await?;
-    let own = input.view_of(range(input.dim(), ranks, rank));
+    let ranges = ranges(input.dim(), ranks);
+    let received = split::to_owners(operation, input, &ranges).await?;
+    let own = input.view_of(ranges[rank].clone());
     let others = decode::sparse_bodies(&received, own.dim())?;
     let mut sum = Accumulator::new(own.dim() as usize);
     for part in decode::by_rank(&others, rank, own) {

@@ -12,7 +12,7 @@ use crate::in_flight::InFlight;
 mod dense_recursive_doubling;
 pub(crate) mod dense_ring;
 mod dsar_split_allgather;
-mod split;
+pub(crate) mod split;
 mod ssar_recursive_doubling;
 mod ssar_split_allgather;
 mod topk_allgather;

@@ -13,18 +13,17 @@ use crate::allgather;
 use crate::decode;
 use crate::error::Error;
 use crate::in_flight::InFlight;
-use crate::topology::range;
+use crate::topology::ranges;
 
 pub(super) async fn allreduce<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let dim = |owner: usize| {
-        let range = range(input.dim(), ranks, owner);
-        range.end - range.start
-    };
-    let block = operation.stream(&decode::shorter(sum_own_range(operation, input).await?));
+    let ranges = ranges(input.dim(), ranks);
+    let dim = |owner: usize| ranges[owner].end - ranges[owner].start;
+    let sum = split::sum_own_range(operation, input, &ranges).await?;
+    let block = operation.stream(&decode::shorter(sum));
     let blocks = allgather::bruck(operation, block).await?;
     let frames = blocks.into_iter().enumerate().map(|(owner, block)| operation.open(owner, block));
     let frames = frames.collect::<Result<Vec<_>, _>>()?;
@@ -43,16 +42,4 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
             frames.into_iter().enumerate().map(|(owner, frame)| decode::stream(frame, owner, dim(owner)));
         Stream::concat(sums.collect::<Result<_, _>>()?).map_err(|source| Error::value(rank, source))
     }
-}
-
-async fn sum_own_range<T: Transport, E: Element>(
-    operation: &InFlight<T>,
-    input: &SparseVec<E>,
-) -> Result<SparseVec<E>, Error> {
-    let (rank, ranks) = (operation.rank(), operation.world_size());
-    let received = split::to_owners(operation, input).await?;
-    let own = input.view_of(range(input.dim(), ranks, rank));
-    let others = decode::sparse_bodies(&received, own.dim())?;
-    let views = decode::by_rank(&others, rank, own);
-    sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }

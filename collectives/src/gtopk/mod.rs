@@ -8,14 +8,16 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 
 mod butterfly;
+mod exact;
 mod put_back;
 mod tree;
 
 /// How to find the global top-k; costs are per rank, `b` bytes an entry.
 ///
-/// Every merge keeps the k largest entries of two ranks' at most 2k, so an index whose parts are each
-/// small may be missed although its sum is large. Both algorithms merge the same operands where P is
-/// a power of two, and then find the same result.
+/// Every merge of the tree and the butterfly keeps the k largest entries of two ranks' at most 2k, so an index
+/// whose parts are each small may be missed although its sum is large. Both merge the same operands where P is
+/// a power of two, and then find the same result; of an input they use the k largest. The exact algorithm uses all of
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GtopkAlgorithm {
@@ -25,6 +27,11 @@ pub enum GtopkAlgorithm {
     /// The same merges by recursive doubling, on all ranks at once: `log2 P (alpha + k b beta)`, and
     /// two rounds more where P is not a power of two.
     Butterfly,
+    /// The exact top-k of the sum of the inputs, as [`SparseVec::top_k`] of [`sparse_core::reduce`] has it:
+    /// `(P-1 + 3 ceil(log2 P)) alpha + 2k(P-1)/P b beta` where the ranks' supports of k entries are alike, about the
+    /// least volume there is; at most about `3k b beta` however they lie. Ranges of indices go to owners, who sum them
+    /// and agree on what is large.
+    Exact,
 }
 
 impl GtopkAlgorithm {
@@ -32,6 +39,7 @@ impl GtopkAlgorithm {
         match self {
             Self::Tree => 7,
             Self::Butterfly => 8,
+            Self::Exact => 9,
         }
     }
 }
@@ -75,11 +83,13 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     algorithm: GtopkAlgorithm,
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
-    let (own, dropped) = input.clone().top_k(k);
-    let partial = Partial { kept: own, dropped: vec![dropped] };
     let Partial { kept: sum, dropped } = match algorithm {
-        GtopkAlgorithm::Tree => tree::gtopk(operation, partial, k).await?,
-        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, partial, k).await?,
+        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await?,
+        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await?,
+        // What it drops is whole sums, outside the global set.
+        GtopkAlgorithm::Exact => {
+            Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() }
+        }
     };
     let put_back = put_back::put_back(input, &sum, &dropped, mode);
     Ok(GlobalTopk { sum, put_back: put_back.map_err(|source| Error::value(operation.rank(), source))? })
@@ -90,6 +100,13 @@ struct Partial<E> {
     kept: SparseVec<E>,
     /// Sums that were dropped and are this rank's to put back.
     dropped: Vec<SparseVec<E>>,
+}
+
+impl<E: Element> Partial<E> {
+    fn of(input: &SparseVec<E>, k: usize) -> Self {
+        let (kept, dropped) = input.clone().top_k(k);
+        Self { kept, dropped: vec![dropped] }
+    }
 }
 
 /// One truncating merge: the k largest entries of the sum, and the rest.

@@ -9,6 +9,8 @@ use transport::Transport;
 pub(crate) enum Algorithm {
     Dense(DenseAlgorithm),
     Sparse(SparseAlgorithm),
+    /// With a k that holds the whole sum.
+    Gtopk(GtopkAlgorithm),
 }
 
 impl Algorithm {
@@ -20,6 +22,7 @@ impl Algorithm {
             Self::Sparse(SparseAlgorithm::SsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::TopkAllgather),
+            Self::Gtopk(GtopkAlgorithm::Exact),
         ]
     }
 
@@ -36,12 +39,17 @@ impl Algorithm {
                 communicator.allreduce_dense(&input, &mut output, *algorithm).await?;
                 Ok(output)
             }
+            Self::Gtopk(algorithm) => {
+                let k = input.dim() as usize;
+                Ok(communicator.gtopk(input, k, *algorithm, PutBack::Conserving).await?.sum.to_dense())
+            }
             Self::Sparse(algorithm) => Ok(communicator.allreduce(input, algorithm).await?.into_dense()),
         }
     }
 }
 
-pub(crate) const GTOPK: [GtopkAlgorithm; 2] = [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly];
+pub(crate) const GTOPK: [GtopkAlgorithm; 3] =
+    [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact];
 pub(crate) const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
 
 /// The dimensions at which partitions and rounds have their edges.

@@ -246,6 +246,52 @@ fn gtopk_tree(ranks: usize, message: usize) -> (Vec<Cost>, u64) {
     (costs.collect(), 2 * height(ranks))
 }
 
+/// Where an owner marks the order of its candidates: at its share of the k, and from there at gaps that grow from one
+/// or half the root of the share to half the distance (the k is small here), and at its last.
+fn marks(candidates: usize, k: usize, ranks: usize) -> BTreeSet<usize> {
+    let share = k.div_ceil(ranks).max(1);
+    let gap = |distance: usize| (distance / 2).max(share.isqrt() / 2).max(1);
+    let mut marks = BTreeSet::from([share, candidates]);
+    let (mut down, mut up) = (share, share + gap(0));
+    while down > 0 {
+        marks.insert(down);
+        down = down.saturating_sub(gap(share - down));
+    }
+    while up < candidates {
+        marks.insert(up);
+        up += gap(up - share);
+    }
+    marks.into_iter().filter(|mark| (1..=candidates).contains(mark)).collect()
+}
+
+/// For sums at every index that decrease with it, few enough for ranges of equal length.
+fn gtopk_exact(world: &World, k: usize) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let candidates: Vec<_> = (0..ranks).map(|owner| world.range(owner).min(k)).collect();
+    let marks: Vec<_> = candidates.iter().map(|candidates| marks(*candidates, k, ranks)).collect();
+    let magnitudes: Vec<_> = marks.iter().map(|marks| HEADER + 8 + VALUE * marks.len()).collect();
+    let mut wanted = k;
+    let survivors = (0..ranks).map(|owner| {
+        let passed = marks[owner].iter().copied().find(|mark| *mark >= wanted).unwrap_or(candidates[owner]);
+        let passed = if wanted == 0 { 0 } else { passed };
+        wanted -= wanted.min(passed);
+        HEADER + sparse(&(0..passed as u32).collect(), world.range(owner))
+    });
+    let survivors: Vec<_> = survivors.collect();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = split(world, rank);
+        bruck(&mut cost, rank, &magnitudes);
+        if ranks == 3 && k > 0 {
+            // The ring takes no more messages, and nobody sends a block twice.
+            (0..2).for_each(|step| cost.send(survivors[(rank + 3 - step) % 3] - HEADER));
+        } else {
+            bruck(&mut cost, rank, &survivors);
+        }
+        cost
+    });
+    (costs.collect(), if ranks == 1 { 0 } else { 1 + 2 * log2_ceil(ranks) as u64 })
+}
+
 /// Runs an operation on a counted world, and compares each rank's cost and the world's rounds.
 /// `check` is the number of rounds of the check for the same call, a header each.
 fn expect<F>(name: &str, ranks: usize, check: usize, expected: &(Vec<Cost>, u64), run: F)
@@ -389,6 +435,9 @@ fn every_gtopk_costs_what_it_documents() {
             for algorithm in common::GTOPK {
                 let expected = match algorithm {
                     GtopkAlgorithm::Tree => gtopk_tree(ranks, message),
+                    GtopkAlgorithm::Exact => {
+                        gtopk_exact(&World { dim: 40, supports: vec![(0..40).collect(); ranks] }, k)
+                    }
                     _ => (doubling(&world, |_| message), doubling_rounds(ranks)),
                 };
                 expect(

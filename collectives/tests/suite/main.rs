@@ -7,5 +7,6 @@ mod common;
 mod costs;
 mod failures;
 mod gtopk;
+mod gtopk_exact;
 mod laws;
 mod simulated;

@@ -37,7 +37,7 @@ fn totals(size: usize, config: &Config) -> (Vec<i64>, Vec<i64>) {
 #[test]
 fn conserving_gtopk_loses_nothing_in_a_hundred_steps() {
     for size in 1..=9 {
-        for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly] {
+        for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact] {
             let config = Config::new(Method::Gtopk(algorithm), constant(0.1));
             let (computed, kept) = totals(size, &config);
             assert_eq!(kept, computed, "{algorithm:?} on {size}");
@@ -59,10 +59,12 @@ fn sums_of_selections_lose_nothing_in_a_hundred_steps() {
 fn paper_mode_loses_what_is_dropped_on_the_way() {
     // With two ranks there is one merge, and what it drops is not in the result: nothing is lost yet.
     for (size, lossless) in [(1, true), (2, true), (4, false), (8, false)] {
-        for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly] {
+        for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact] {
             let config =
                 Config { put_back: PutBack::Paper, ..Config::new(Method::Gtopk(algorithm), constant(0.1)) };
             let (computed, kept) = totals(size, &config);
+            // Exact sums are dropped whole.
+            let lossless = lossless || algorithm == GtopkAlgorithm::Exact;
             assert_eq!(kept == computed, lossless, "{algorithm:?} on {size}");
         }
     }

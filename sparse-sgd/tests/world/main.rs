@@ -32,6 +32,7 @@ fn methods() -> Vec<Method> {
         Method::Sparse(SparseAlgorithm::TopkAllgather),
         Method::Gtopk(GtopkAlgorithm::Tree),
         Method::Gtopk(GtopkAlgorithm::Butterfly),
+        Method::Gtopk(GtopkAlgorithm::Exact),
     ]
 }
 

@@ -1,0 +1,158 @@
+//! Ranges of the index space that hold equal counts of entries, cut alike on all ranks from samples of each.
+
+use std::ops::Range;
+
+use bytes::Buf;
+
+use crate::topology;
+
+/// How many indices a rank tells at most: enough to cut ranges a few per cent from even, and few beside k entries.
+pub(super) fn samples(k: usize, ranks: usize) -> usize {
+    (k / (32 * ranks)).clamp(8, 64)
+}
+
+/// What a rank tells of where its entries are.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Sample {
+    /// How many entries it has.
+    nnz: u64,
+    /// The indices of some, at equal distances in their order.
+    indices: Vec<u32>,
+}
+
+impl Sample {
+    /// At most `most` of these indices. Those of different ranks are staggered, so that together they tell more where
+    /// the ranks' entries lie alike.
+    pub(super) fn of(indices: &[u32], rank: usize, ranks: usize, most: usize) -> Self {
+        let (nnz, taken) = (indices.len() as u128, indices.len().min(most) as u128);
+        let place = |i: u128| (i * ranks as u128 + rank as u128) * nnz / (taken * ranks as u128);
+        let sampled = (0..taken).filter_map(|i| indices.get(place(i) as usize).copied());
+        Self { nnz: nnz as u64, indices: sampled.collect() }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let indices = self.indices.iter().flat_map(|index| index.to_le_bytes());
+        self.nnz.to_le_bytes().into_iter().chain(indices).collect()
+    }
+
+    pub(super) fn from_bytes(mut bytes: &[u8], dim: u64, most: usize) -> Result<Self, String> {
+        let length = bytes.len();
+        let nnz = bytes
+            .try_get_u64_le()
+            .map_err(|_| format!("{length} bytes where a sample of indices belongs"))?;
+        let (parts, rest) = bytes.as_chunks::<4>();
+        let indices: Vec<_> = parts.iter().map(|part| u32::from_le_bytes(*part)).collect();
+        let is_increasing = indices.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_inside = nnz <= dim && indices.last().is_none_or(|last| u64::from(*last) < dim);
+        if !rest.is_empty() || indices.len() as u64 != nnz.min(most as u64) || !is_increasing || !is_inside {
+            let count = indices.len();
+            return Err(format!(
+                "no sample of {nnz} increasing indices below {dim}: {count} in {length} bytes"
+            ));
+        }
+        Ok(Self { nnz, indices })
+    }
+}
+
+/// As many ranges as there are samples, which tile the dimension.
+pub(super) fn balanced(dim: u64, samples: &[Sample]) -> Vec<Range<u64>> {
+    let owners = samples.len();
+    // An index stands for as many entries of its rank, in fractions.
+    let weight = |sample: &Sample| (u128::from(sample.nnz) << 16) / sample.indices.len().max(1) as u128;
+    let weighed = |sample| {
+        let weight = weight(sample);
+        sample.indices.iter().map(move |index| (u64::from(*index), weight))
+    };
+    let mut points: Vec<(u64, u128)> = samples.iter().flat_map(weighed).collect();
+    if points.is_empty() {
+        return topology::ranges(dim, owners);
+    }
+    points.sort_unstable();
+    let total: u128 = points.iter().map(|(_, weight)| weight).sum();
+    let mut cuts = Vec::with_capacity(owners);
+    // What is before `from` is `before`.
+    let (mut from, mut before) = (0, 0);
+    for (index, weight) in points {
+        let past = index + 1;
+        // The entries for which a sample stands are taken to lie evenly between it and the one before.
+        while cuts.len() + 1 < owners {
+            let wanted = total * (cuts.len() + 1) as u128 / owners as u128;
+            if wanted > before + weight {
+                break;
+            }
+            cuts.push(from + (u128::from(past - from) * (wanted - before) / weight) as u64);
+        }
+        (from, before) = (past, before + weight);
+    }
+    let starts = [0].into_iter().chain(cuts.iter().copied());
+    starts.zip(cuts.iter().copied().chain([dim])).map(|(start, end)| start..end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Supports of some ranks, all within a part of the dimension.
+    fn supports() -> impl Strategy<Value = (u64, Vec<Vec<u32>>)> {
+        (1_u32..5000, 1_u32..20, 1_usize..10).prop_flat_map(|(width, part, ranks)| {
+            let support = prop::collection::btree_set(0..width, 0..(width as usize).min(600));
+            let support = support.prop_map(move |set| set.into_iter().map(|at| at + part * width).collect());
+            (Just(u64::from(width) * 20), prop::collection::vec(support, ranks))
+        })
+    }
+
+    fn sampled(supports: &[Vec<u32>], most: usize) -> Vec<Sample> {
+        let ranks = supports.len();
+        supports.iter().enumerate().map(|(rank, support)| Sample::of(support, rank, ranks, most)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_tile_the_dimension_with_no_load_a_sample_of_each_rank_off(
+            (dim, supports) in supports(),
+            most in 8_usize..64,
+        ) {
+            let ranks = supports.len();
+            let ranges = balanced(dim, &sampled(&supports, most));
+            prop_assert_eq!(ranges.len(), ranks);
+            prop_assert_eq!((ranges[0].start, ranges[ranks - 1].end), (0, dim));
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+            let entries: usize = supports.iter().map(Vec::len).sum();
+            // Each end of a range is off by a sample's entries of each rank at most, and an index may be all ranks'.
+            let off: usize = supports.iter().map(|support| 2 * support.len().div_ceil(most)).sum();
+            for range in &ranges {
+                let inside = |index: &&u32| range.contains(&u64::from(**index));
+                let load = supports.iter().flatten().filter(inside).count();
+                prop_assert!(load <= entries / ranks + off + 2 * ranks, "{load} of {entries} in {range:?}");
+            }
+        }
+
+        #[test]
+        fn a_sample_is_read_as_it_was_written((dim, supports) in supports(), most in 8_usize..64) {
+            for sample in sampled(&supports, most) {
+                prop_assert!(sample.indices.len() <= most);
+                prop_assert_eq!(Sample::from_bytes(&sample.to_bytes(), dim, most), Ok(sample));
+            }
+        }
+
+        #[test]
+        fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100), dim in 0_u64..1 << 33) {
+            if let Ok(sample) = Sample::from_bytes(&bytes, dim, 8) {
+                balanced(dim, &[sample.clone(), sample]);
+            }
+        }
+    }
+
+    #[test]
+    fn without_entries_the_ranges_are_of_equal_length() {
+        let samples = sampled(&[vec![], vec![]], 8);
+        assert_eq!(balanced(11, &samples), [0..5, 5..11]);
+    }
+
+    #[test]
+    fn entries_of_different_ranks_at_different_ends_are_shared_evenly() {
+        let ranges = balanced(1000, &sampled(&[(0..100).collect(), (900..1000).collect()], 8));
+        assert!(ranges[0].end >= 88 && ranges[0].end <= 912, "{ranges:?}");
+    }
+}

@@ -20,7 +20,7 @@ pub(crate) enum Operation {
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
 const OPERATIONS: [&str; 7] =
     ["?", "dense allreduce", "sparse allreduce", "gtopk", "allgather", "broadcast", "barrier"];
-pub(crate) const ALGORITHMS: [&str; 9] = [
+pub(crate) const ALGORITHMS: [&str; 12] = [
     "-",
     "dense_ring",
     "dense_recursive_doubling",
@@ -30,6 +30,9 @@ pub(crate) const ALGORITHMS: [&str; 9] = [
     "topk_allgather",
     "gtopk_tree",
     "gtopk_butterfly",
+    "gtopk_exact",
+    "ssar_ring",
+    "rabenseifner",
 ];
 const MODES: [&str; 4] = ["-", "conserving put-back", "paper put-back", "quantized"];
 

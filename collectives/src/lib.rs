@@ -29,6 +29,7 @@ mod decode;
 mod error;
 mod gtopk;
 mod in_flight;
+mod ring;
 mod topology;
 
 pub use allreduce::{DenseAlgorithm, SparseAlgorithm};

@@ -4,8 +4,7 @@
 //! order; Bruck's allgather spreads the sums. A range whose sum is dense travels dense.
 //! Cost: `(P-1 + ceil(log2 P)) alpha + (k + K(P-1)/P) b beta` at balanced supports.
 
-use sparse_core::wire::{BodyKind, Frame};
-use sparse_core::{Element, SparseVec, Stream, dense_is_shorter};
+use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
 use super::split;
@@ -20,29 +19,13 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let dim = |owner: usize| {
-        let range = range(input.dim(), ranks, owner);
-        range.end - range.start
-    };
     let block = operation.stream(&decode::shorter(sum_own_range(operation, input).await?));
     let blocks = allgather::bruck(operation, block).await?;
-    let frames = blocks.into_iter().enumerate().map(|(owner, block)| operation.open(owner, block));
-    let frames = frames.collect::<Result<Vec<_>, _>>()?;
-    let is_sparse = |frame: &Frame| frame.kind == BodyKind::Sparse;
-    let entries: u64 = frames.iter().filter(|frame| is_sparse(frame)).map(|frame| frame.count).sum();
-    if frames.iter().all(is_sparse) && !dense_is_shorter::<E>(entries, input.dim()) {
-        let mut whole = SparseVec::empty(0).map_err(|source| Error::value(rank, source))?;
-        whole.reserve(entries as usize);
-        for (owner, frame) in frames.iter().enumerate() {
-            let appended = frame.append_sparse_to(dim(owner), &mut whole);
-            appended.map_err(|source| Error::malformed(owner, source))?;
-        }
-        Ok(Stream::Sparse(whole))
-    } else {
-        let sums =
-            frames.into_iter().enumerate().map(|(owner, frame)| decode::stream(frame, owner, dim(owner)));
-        Stream::concat(sums.collect::<Result<_, _>>()?).map_err(|source| Error::value(rank, source))
-    }
+    let parts = blocks.into_iter().enumerate().map(|(owner, block)| {
+        let range = range(input.dim(), ranks, owner);
+        operation.open(owner, block).map(|frame| (range.end - range.start, frame, owner))
+    });
+    decode::concat(parts.collect::<Result<_, _>>()?, rank)
 }
 
 async fn sum_own_range<T: Transport, E: Element>(

@@ -10,9 +10,12 @@
 //! | [`allreduce_dense`](Communicator::allreduce_dense) | [`DenseAlgorithm`] |
 //! | [`allreduce`](Communicator::allreduce) of sparse vectors | [`SparseAlgorithm`] |
 //! | [`gtopk`](Communicator::gtopk) | [`GtopkAlgorithm`] |
+//! | [`reduce_scatter`](Communicator::reduce_scatter) of sparse vectors | each range to its owner |
+//! | [`reduce_scatter_dense`](Communicator::reduce_scatter_dense) | ring |
 //! | [`allgather`](Communicator::allgather) | Bruck |
 //! | [`broadcast`](Communicator::broadcast) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
+//! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
 //!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
@@ -27,9 +30,12 @@ mod call;
 mod communicator;
 mod decode;
 mod error;
+mod group;
 mod gtopk;
 mod in_flight;
+mod reduce_scatter;
 mod ring;
+mod split;
 mod topology;
 
 pub use allreduce::{DenseAlgorithm, SparseAlgorithm};

@@ -4,7 +4,8 @@
 //! step `s` of the reduce-scatter each rank passes the partial sum of its piece of range `rank - s` to its right
 //! neighbour, which adds its own values; after P-1 steps rank `r` holds the sum of its piece of range `r + 1`. In an
 //! allreduce that travels round once more, unchanged. A few segments are under way at a time, so that adding overlaps the wire.
-//! Range `c` is summed in the order of ranks `c, c+1, .., c-1`.
+//! Range `c` is summed in the order of ranks `c, c+1, .., c-1`. A reduce-scatter alone starts with the range before, and
+//! ends with range `r` on rank `r`.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -92,6 +93,11 @@ impl Plan {
         Self { dim, ranks, lanes, groups: segments.div_ceil(lanes), steps: 2 * (ranks - 1), shift: 0 }
     }
 
+    /// Reduce-scatter alone, which ends with range `r` on rank `r`.
+    pub(crate) fn reduce_scatter(dim: u64, ranks: usize, longest_piece: usize) -> Self {
+        Self { steps: ranks - 1, shift: 1, ..Self::allreduce(dim, ranks, longest_piece) }
+    }
+
     /// Every turn a piece comes from the left, and one leaves to the right.
     fn turns(&self) -> usize {
         self.steps * self.lanes * self.groups
@@ -123,8 +129,7 @@ mod tests {
     fn the_pieces_of_a_step_tile_its_range() {
         for (dim, ranks, longest) in [(0, 2, 1), (1000, 3, 7), (1000, 9, 1000), (5, 9, 1), (100_000, 2, 100)]
         {
-            {
-                let plan = Plan::allreduce(dim, ranks, longest);
+            for plan in [Plan::allreduce(dim, ranks, longest), Plan::reduce_scatter(dim, ranks, longest)] {
                 for step in 0..plan.steps {
                     let mut pieces: Vec<_> = (0..plan.turns())
                         .filter(|turn| plan.step(*turn) == step)

@@ -13,7 +13,6 @@ mod dense_recursive_doubling;
 pub(crate) mod dense_ring;
 mod dsar_split_allgather;
 mod rabenseifner;
-mod split;
 mod ssar_recursive_doubling;
 mod ssar_ring;
 mod ssar_split_allgather;

@@ -7,11 +7,11 @@
 use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
-use super::split;
 use crate::allgather;
 use crate::decode;
 use crate::error::Error;
 use crate::in_flight::InFlight;
+use crate::reduce_scatter::split;
 use crate::topology::range;
 
 pub(super) async fn allreduce<T: Transport, E: Element>(
@@ -19,23 +19,11 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let block = operation.stream(&decode::shorter(sum_own_range(operation, input).await?));
+    let block = operation.stream(&decode::shorter(split::sum_own_range(operation, input).await?));
     let blocks = allgather::bruck(operation, block).await?;
     let parts = blocks.into_iter().enumerate().map(|(owner, block)| {
         let range = range(input.dim(), ranks, owner);
         operation.open(owner, block).map(|frame| (range.end - range.start, frame, owner))
     });
     decode::concat(parts.collect::<Result<_, _>>()?, rank)
-}
-
-async fn sum_own_range<T: Transport, E: Element>(
-    operation: &InFlight<T>,
-    input: &SparseVec<E>,
-) -> Result<SparseVec<E>, Error> {
-    let (rank, ranks) = (operation.rank(), operation.world_size());
-    let received = split::to_owners(operation, input).await?;
-    let own = input.view_of(range(input.dim(), ranks, rank));
-    let others = decode::sparse_bodies(&received, own.dim())?;
-    let views = decode::by_rank(&others, rank, own);
-    sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }

@@ -482,6 +482,44 @@ fn every_allreduce_costs_what_it_documents() {
 }
 
 #[test]
+fn every_reduce_scatter_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for dim in common::dims(ranks) {
+            for shape in Shape::ALL {
+                let inputs: Vec<SparseVec<f32>> = world(shape, ranks, dim, 12);
+                let supports = inputs.iter().map(|input| input.indices().iter().copied().collect()).collect();
+                let world = World { dim: dim as usize, supports };
+                let rounds = u64::from(ranks > 1);
+                let expected = ((0..ranks).map(|rank| split(&world, rank)).collect(), rounds);
+                expect("reduce_scatter", ranks, 1, &expected, async |communicator, rank| {
+                    communicator.reduce_scatter(&inputs[rank]).await.unwrap();
+                });
+                let costs = (0..ranks).map(|rank| {
+                    let mut cost = Cost::default();
+                    // The own range is the only one that a rank never sends.
+                    (1..ranks).for_each(|step| cost.send(VALUE * world.range((rank + step) % ranks)));
+                    cost
+                });
+                let expected = (costs.collect(), ranks as u64 - 1);
+                expect("reduce_scatter_dense", ranks, 1, &expected, async |communicator, rank| {
+                    let mut part = vec![0.0; world.range(rank)];
+                    communicator.reduce_scatter_dense(&inputs[rank].to_dense(), &mut part).await.unwrap();
+                });
+            }
+        }
+        let blocks = vec![16; ranks];
+        let costs = (0..ranks).map(|rank| {
+            let mut cost = Cost::default();
+            bruck(&mut cost, rank, &blocks);
+            cost
+        });
+        expect("split", ranks, 1, &(costs.collect(), log2_ceil(ranks) as u64), async |communicator, rank| {
+            communicator.split(Some(rank as u32 % 2), 0).await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn every_gtopk_costs_what_it_documents() {
     for ranks in 1..=9 {
         for k in [0, 1, 20] {

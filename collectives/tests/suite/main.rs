@@ -7,3 +7,5 @@ mod costs;
 mod failures;
 mod gtopk;
 mod laws;
+mod reduce_scatter;
+mod split;

@@ -1,10 +1,12 @@
-//! The first phase of the split algorithms: each range of the index space goes to its owner.
+//! Sparse reduce-scatter, the first phase of the split algorithms: each range of the index space goes to its owner, who
+//! sums it in rank order.
 
 use futures_util::future::{try_join, try_join_all};
 use sparse_core::wire::Frame;
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
+use crate::decode;
 use crate::error::Error;
 use crate::in_flight::{InFlight, Lane};
 use crate::topology::{after, range};
@@ -13,7 +15,7 @@ use crate::topology::{after, range};
 /// Cost: `(P-1) alpha + k(P-1)/P b beta` at balanced supports.
 ///
 /// Destinations are rotated, so that no owner is sent to by all ranks at once.
-pub(super) async fn to_owners<T: Transport, E: Element>(
+pub(crate) async fn to_owners<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
 ) -> Result<Vec<(usize, Frame)>, Error> {
@@ -29,4 +31,17 @@ pub(super) async fn to_owners<T: Transport, E: Element>(
         .collect();
     let (frames, _) = try_join(try_join_all(received), try_join_all(sent)).await?;
     Ok(others().zip(frames).collect())
+}
+
+/// The sum of this rank's range.
+pub(crate) async fn sum_own_range<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+) -> Result<SparseVec<E>, Error> {
+    let (rank, ranks) = (operation.rank(), operation.world_size());
+    let received = to_owners(operation, input).await?;
+    let own = input.view_of(range(input.dim(), ranks, rank));
+    let others = decode::sparse_bodies(&received, own.dim())?;
+    let views = decode::by_rank(&others, rank, own);
+    sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }

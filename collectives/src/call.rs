@@ -15,11 +15,24 @@ pub(crate) enum Operation {
     Allgather = 4,
     Broadcast = 5,
     Barrier = 6,
+    Split = 7,
+    ReduceScatter = 8,
+    ReduceScatterDense = 9,
 }
 
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 7] =
-    ["?", "dense allreduce", "sparse allreduce", "gtopk", "allgather", "broadcast", "barrier"];
+const OPERATIONS: [&str; 10] = [
+    "?",
+    "dense allreduce",
+    "sparse allreduce",
+    "gtopk",
+    "allgather",
+    "broadcast",
+    "barrier",
+    "split",
+    "sparse reduce_scatter",
+    "dense reduce_scatter",
+];
 pub(crate) const ALGORITHMS: [&str; 12] = [
     "-",
     "dense_ring",
@@ -88,16 +101,14 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = &self.0;
         f.write_str(&name(&OPERATIONS, call.operation))?;
-        if call.algorithm != 0 {
-            write!(
-                f,
-                " ({}, dimension {}, {})",
-                name(&ALGORITHMS, call.algorithm),
-                call.dim,
-                dtype(call.dtype)
-            )?;
+        match (call.algorithm, call.dtype) {
+            (0, 0) => Ok(()),
+            (0, _) => write!(f, " (dimension {}, {})", call.dim, dtype(call.dtype)),
+            (algorithm, _) => {
+                let algorithm = name(&ALGORITHMS, algorithm);
+                write!(f, " ({algorithm}, dimension {}, {})", call.dim, dtype(call.dtype))
+            }
         }
-        Ok(())
     }
 }
 

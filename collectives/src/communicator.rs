@@ -11,6 +11,7 @@ use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
 use crate::background::{Pool, Progress};
 use crate::call::{Call, Operation};
 use crate::error::Error;
+use crate::group::{FIRST_DERIVED, Group};
 use crate::gtopk::{self, GlobalTopk, GtopkAlgorithm, PutBack};
 use crate::in_flight::{Check, InFlight};
 use crate::{allgather, broadcast};
@@ -57,7 +58,7 @@ pub struct Options {
     /// ranks waited for at a third of it. Default: 5 minutes.
     pub deadline: Duration,
     /// The communication context: communicators over one transport need different ones, the same
-    /// on every rank. Default: 0.
+    /// on every rank, and below 2^31, where those of [`Communicator::split`] begin. Default: 0.
     pub context: u32,
     /// Who makes started collectives go on. Default: a thread.
     pub progress: Progress,
@@ -115,9 +116,15 @@ impl<T: Transport> Communicator<T> {
 
     /// A communicator of the whole world.
     pub fn with_options(transport: T, options: Options) -> Self {
+        let group = Group::world(&transport);
+        Self::of_group(Arc::new(transport), options, group)
+    }
+
+    pub(crate) fn of_group(transport: Arc<T>, options: Options, group: Group) -> Self {
         let pool = Arc::new(Pool::new(options.progress));
         let shared = Shared {
             transport,
+            group,
             options,
             sequence: AtomicU32::new(0),
             traffic: TrafficCounters::default(),
@@ -127,14 +134,15 @@ impl<T: Transport> Communicator<T> {
         Self { shared: Arc::new(shared), pool }
     }
 
-    /// This process's rank.
+    /// This process's rank among those that take part: that of the transport, but for communicators made by
+    /// [`split`](Self::split).
     pub fn rank(&self) -> Rank {
-        self.shared.transport.rank()
+        Rank::from_index(self.shared.group.rank())
     }
 
     /// How many ranks take part.
     pub fn world_size(&self) -> usize {
-        self.shared.transport.world_size()
+        self.shared.group.size()
     }
 
     /// The transport below.
@@ -308,9 +316,19 @@ impl<T: Transport> Communicator<T> {
         &self.pool
     }
 
-    fn begin(&self, call: Call) -> Result<InFlight<T>, Error> {
+    pub(crate) fn begin(&self, call: Call) -> Result<InFlight<T>, Error> {
+        let context = self.shared.options.context;
+        if context >= FIRST_DERIVED && self.shared.group.is_world() {
+            return Err(Error::invalid(format!(
+                "contexts from 2^31 on are those of split communicators: choose one below {context}"
+            )));
+        }
         self.shared.check_poison()?;
         Ok(InFlight::new(Arc::clone(&self.shared), call))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
+        &self.shared
     }
 }
 
@@ -332,7 +350,8 @@ impl<T: Transport> std::fmt::Debug for Communicator<T> {
 
 /// What the handles of a communicator and its operations in flight share.
 pub(crate) struct Shared<T> {
-    pub(crate) transport: T,
+    pub(crate) transport: Arc<T>,
+    pub(crate) group: Group,
     pub(crate) options: Options,
     pub(crate) sequence: AtomicU32,
     pub(crate) traffic: TrafficCounters,

@@ -1,6 +1,6 @@
 //! From a peer's frame to its vector, with the peer named where that fails.
 
-use sparse_core::wire::{Frame, SparseBody};
+use sparse_core::wire::{BodyKind, Frame, SparseBody};
 use sparse_core::{Element, ErrorKind, SparseVec, SparseView, Stream, dense_is_shorter};
 
 use crate::error::Error;
@@ -76,4 +76,24 @@ pub(crate) fn shorter<E: Element>(sum: SparseVec<E>) -> Stream<E> {
     } else {
         Stream::Sparse(sum)
     }
+}
+
+/// Sums of neighbouring ranges as one stream, from the frames of each: its dimension, and the rank it came from. The form
+/// depends on the frames alone.
+pub(crate) fn concat<E: Element>(parts: Vec<(u64, Frame, usize)>, rank: usize) -> Result<Stream<E>, Error> {
+    let is_sparse = |frame: &Frame| frame.kind == BodyKind::Sparse;
+    let dim = parts.iter().map(|(dim, ..)| dim).sum();
+    let entries: u64 =
+        parts.iter().map(|(_, frame, _)| frame).filter(|f| is_sparse(f)).map(|f| f.count).sum();
+    if parts.iter().all(|(_, frame, _)| is_sparse(frame)) && !dense_is_shorter::<E>(entries, dim) {
+        let mut whole = SparseVec::empty(0).map_err(|source| Error::value(rank, source))?;
+        whole.reserve(entries as usize);
+        for (dim, frame, from) in parts {
+            let appended = frame.append_sparse_to(dim, &mut whole);
+            appended.map_err(|source| Error::malformed(from, source))?;
+        }
+        return Ok(Stream::Sparse(whole));
+    }
+    let streams = parts.into_iter().map(|(dim, frame, from)| stream(frame, from, dim));
+    Stream::concat(streams.collect::<Result<_, _>>()?).map_err(|source| Error::value(rank, source))
 }

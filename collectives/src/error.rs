@@ -8,7 +8,8 @@ use transport::{Rank, Scope};
 ///
 /// Except after [`Error::InvalidArgument`], which refuses a call before anything was sent, the
 /// communicator is of no more use: every later collective on it fails with [`Error::Poisoned`], on
-/// every rank. Other contexts of the same transport go on. Inputs are never modified.
+/// every rank. Other contexts of the same transport go on. Inputs are never modified. Ranks are those of the transport,
+/// also in errors of a communicator of some ranks, which numbers them otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -55,11 +55,11 @@ impl<T: Transport> InFlight<T> {
     }
 
     pub(crate) fn rank(&self) -> usize {
-        self.shared.transport.rank().index()
+        self.shared.group.rank()
     }
 
     pub(crate) fn world_size(&self) -> usize {
-        self.shared.transport.world_size()
+        self.shared.group.size()
     }
 
     /// The header of every message of this collective.
@@ -117,8 +117,8 @@ impl<T: Transport> InFlight<T> {
         message: Bytes,
     ) -> impl Future<Output = Result<(), Error>> + Send {
         self.shared.traffic.sent(message.len());
-        let sent = self.shared.transport.send(Rank::from_index(to), self.tag(lane), message);
-        async move { Ok(sent.await?) }
+        let sent = self.shared.transport.send(self.in_world(to), self.tag(lane), message);
+        async move { sent.await.map_err(|error| self.shared.group.name_in_group(error)) }
     }
 
     /// Posts a receive of a message and checks that it belongs to the same call.
@@ -133,10 +133,10 @@ impl<T: Transport> InFlight<T> {
         from: usize,
         lane: Lane,
     ) -> impl Future<Output = Result<(Frame, Bytes), Error>> + Send {
-        let received = self.shared.transport.recv(Rank::from_index(from), self.tag(lane));
+        let received = self.shared.transport.recv(self.in_world(from), self.tag(lane));
         let waits = self.waiting.enter(from);
         async move {
-            let message = received.await?;
+            let message = received.await.map_err(|error| self.shared.group.name_in_group(error))?;
             drop(waits);
             self.shared.traffic.received(message.len());
             Ok((self.open(from, message.clone())?, message))
@@ -149,8 +149,9 @@ impl<T: Transport> InFlight<T> {
         if frame.fingerprint == self.call.0 {
             return Ok(frame);
         }
-        let detail = self.call.difference(self.rank(), &frame.fingerprint, from);
-        Err(Error::Mismatch { peer: Rank::from_index(from), detail })
+        let (here, peer) = (self.in_world(self.rank()), self.in_world(from));
+        let detail = self.call.difference(here.index(), &frame.fingerprint, peer.index());
+        Err(Error::Mismatch { peer, detail })
     }
 
     /// Posts a receive and a send.
@@ -185,18 +186,18 @@ impl<T: Transport> InFlight<T> {
             Either::Right(((), both)) => both,
         };
         tracing::warn!(
-            rank = self.rank(),
+            rank = transport.rank().index(),
             "{:?} has taken {:?}, a third of its deadline, and still waits for {}",
             self.call,
             deadline / 3,
-            list(&self.waiting.ranks()),
+            list(&self.waited_for()),
         );
         match select(both, pin!(transport.sleep(deadline - deadline / 3))).await {
             Either::Left((result, _)) => result,
             Either::Right(_) => Err(Error::Timeout {
                 rank: transport.rank(),
                 operation: self.call.to_string(),
-                waiting_for: self.waiting.ranks(),
+                waiting_for: self.waited_for(),
                 after: deadline,
             }),
         }
@@ -205,10 +206,19 @@ impl<T: Transport> InFlight<T> {
     /// Ends the collective; a failure is told to all ranks and spoils the communicator.
     pub(crate) fn finish<R>(mut self, result: Result<R, Error>) -> Result<R, Error> {
         self.finished = true;
+        let result = result.map_err(|error| self.shared.group.name_in_world(error));
         if let Err(error) = &result {
             self.shared.poison(error);
         }
         result
+    }
+
+    fn in_world(&self, rank: usize) -> Rank {
+        self.shared.group.in_world(rank)
+    }
+
+    fn waited_for(&self) -> Vec<Rank> {
+        self.waiting.ranks().into_iter().map(|rank| self.in_world(rank)).collect()
     }
 
     fn tag(&self, lane: Lane) -> Tag {
@@ -278,8 +288,8 @@ impl Waiting {
         Wait { waiting: self, rank }
     }
 
-    fn ranks(&self) -> Vec<Rank> {
-        lock(&self.0).keys().map(|rank| Rank::from_index(*rank)).collect()
+    fn ranks(&self) -> Vec<usize> {
+        lock(&self.0).keys().copied().collect()
     }
 }
 

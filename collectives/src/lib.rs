@@ -10,9 +10,12 @@
 //! | [`allreduce_dense`](Communicator::allreduce_dense) | [`DenseAlgorithm`] |
 //! | [`allreduce`](Communicator::allreduce) of sparse vectors | [`SparseAlgorithm`] |
 //! | [`gtopk`](Communicator::gtopk) | [`GtopkAlgorithm`] |
+//! | [`reduce_scatter`](Communicator::reduce_scatter) of sparse vectors | each range to its owner |
+//! | [`reduce_scatter_dense`](Communicator::reduce_scatter_dense) | ring |
 //! | [`allgather`](Communicator::allgather) | Bruck |
 //! | [`broadcast`](Communicator::broadcast) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
+//! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
 //!
 //! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
 //! [`cost`] has what each algorithm costs as functions, and the lower bounds.
@@ -32,8 +35,12 @@ mod communicator;
 pub mod cost;
 mod decode;
 mod error;
+mod group;
 mod gtopk;
 mod in_flight;
+mod reduce_scatter;
+mod ring;
+mod split;
 mod topology;
 
 pub use allreduce::{DenseAlgorithm, SparseAlgorithm};

@@ -21,6 +21,7 @@ enum Kind {
     TopkAllgather,
     SsarRecursiveDoubling,
     SsarSplitAllgather,
+    SsarRing,
     DsarSplitAllgather,
     /// With so many bits a value in the second phase.
     DsarQuantized(u32),
@@ -32,19 +33,22 @@ const BUCKET: usize = 1024;
 
 const RING: Kind = Kind::Dense(DenseAlgorithm::Ring);
 const RECURSIVE_DOUBLING: Kind = Kind::Dense(DenseAlgorithm::RecursiveDoubling);
+const RABENSEIFNER: Kind = Kind::Dense(DenseAlgorithm::Rabenseifner);
 const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
 const EXACT: Kind = Kind::Gtopk(GtopkAlgorithm::Exact);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 16] = [
+pub(crate) const KNOWN: [Algorithm; 18] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
+    known("rabenseifner", RABENSEIFNER, "whole gradients, halves exchanged in pairs"),
     known("topk", Kind::TopkAllgather, "the same as topk_allgather"),
     known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
     known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
     known("ssar_split_allgather", Kind::SsarSplitAllgather, "sparse sums, each range at its owner"),
+    known("ssar_ring", Kind::SsarRing, "sparse sums, each range round the ring"),
     known("dsar_split_allgather", Kind::DsarSplitAllgather, "dense sums, each range at its owner"),
     known("dsar_quantized", Kind::DsarQuantized(8), "the same as dsar_qsgd8"),
     known("dsar_qsgd8", Kind::DsarQuantized(8), "dense ranges in 8 bits a value, rounded by chance"),
@@ -84,6 +88,7 @@ impl Algorithm {
             Kind::TopkAllgather => Method::Sparse(SparseAlgorithm::TopkAllgather),
             Kind::SsarRecursiveDoubling => Method::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
             Kind::SsarSplitAllgather => Method::Sparse(SparseAlgorithm::SsarSplitAllgather),
+            Kind::SsarRing => Method::Sparse(SparseAlgorithm::SsarRing),
             Kind::DsarSplitAllgather => Method::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Kind::DsarQuantized(bits) => {
                 let quantizer = Arc::new(quantizer(bits)?);

@@ -143,8 +143,10 @@ fn every_algorithm_trains() {
         [
             "dense_ring",
             "dense_recursive_doubling",
+            "rabenseifner",
             "ssar_recursive_doubling",
             "ssar_split_allgather",
+            "ssar_ring",
             "dsar_split_allgather",
             "dsar_qsgd8",
             "dsar_qsgd2",

@@ -10,11 +10,11 @@ use sparse_core::{Accumulator, Element, SparseVec, Stream, wire};
 use sparse_quant::{Quantizer, Seed};
 use transport::Transport;
 
-use super::split;
 use crate::allgather;
 use crate::decode;
 use crate::error::Error;
 use crate::in_flight::InFlight;
+use crate::reduce_scatter::split;
 use crate::topology::{ranges, slice_range};
 
 pub(super) async fn allreduce<T: Transport, E: Element>(

@@ -12,8 +12,9 @@ use crate::in_flight::InFlight;
 mod dense_recursive_doubling;
 pub(crate) mod dense_ring;
 mod dsar_split_allgather;
-pub(crate) mod split;
+mod rabenseifner;
 mod ssar_recursive_doubling;
+pub(crate) mod ssar_ring;
 mod ssar_split_allgather;
 mod topk_allgather;
 
@@ -28,6 +29,9 @@ pub enum DenseAlgorithm {
     /// Whole vectors exchanged in `log2 P` rounds: `log2 P (alpha + N v beta)`, and two rounds more
     /// where P is not a power of two. For short vectors.
     RecursiveDoubling,
+    /// Recursive halving, then recursive doubling: `2 log2 P alpha + 2(P-1)/P N v beta`, the volume of the ring in fewer
+    /// rounds; where P is not a power of two, up to two transfers of the whole vector more. For vectors of middling length.
+    Rabenseifner,
 }
 
 impl DenseAlgorithm {
@@ -35,6 +39,7 @@ impl DenseAlgorithm {
         match self {
             Self::Ring => 1,
             Self::RecursiveDoubling => 2,
+            Self::Rabenseifner => 11,
         }
     }
 }
@@ -70,6 +75,11 @@ pub enum SparseAlgorithm {
     /// Every rank gets every vector and sums them: `ceil(log2 P) alpha + (P-1) k b beta`. The
     /// O(kP) baseline of the gTop-k paper.
     TopkAllgather,
+    /// Ranges go round the ring, each rank merging its entries into the partial sums that pass; each piece goes dense by
+    /// itself. `2(P-1) ceil(G/8) alpha`, in G pieces of a range, one for each 1 MiB of dense values; between
+    /// `k(P-1)/P` (identical supports) and `k(P-1)/2` entries (disjoint ones), and `K(P-1)/P`, at most
+    /// `2(P-1)/P N v` bytes. For links that are slow, or slow when many ranks send to one. SparCML's ring.
+    SsarRing,
 }
 
 impl SparseAlgorithm {
@@ -79,6 +89,7 @@ impl SparseAlgorithm {
             Self::SsarSplitAllgather => 4,
             Self::DsarSplitAllgather | Self::DsarQuantized { .. } => 5,
             Self::TopkAllgather => 6,
+            Self::SsarRing => 10,
         }
     }
 
@@ -111,6 +122,7 @@ pub(crate) async fn dense<T: Transport, E: Element>(
         DenseAlgorithm::RecursiveDoubling => {
             dense_recursive_doubling::allreduce(operation, input, output).await
         }
+        DenseAlgorithm::Rabenseifner => rabenseifner::allreduce(operation, input, output).await,
     }
 }
 
@@ -127,5 +139,6 @@ pub(crate) async fn sparse<T: Transport, E: Element>(
             dsar_split_allgather::allreduce_quantized(operation, input, &**quantizer, *seed, *step).await
         }
         SparseAlgorithm::TopkAllgather => topk_allgather::allreduce(operation, input).await,
+        SparseAlgorithm::SsarRing => ssar_ring::allreduce(operation, input).await,
     }
 }

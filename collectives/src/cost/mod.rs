@@ -166,6 +166,7 @@ pub fn dense(algorithm: DenseAlgorithm, work: &Workload, link: &Link) -> Cost {
                 let rounds = f64::from(rounds(work.ranks));
                 doubling::cost(work.ranks, link, |_, _| whole).with_work(link, 0.0, values * rounds)
             }
+            DenseAlgorithm::Rabenseifner => phases::rabenseifner(work, link).with_work(link, 0.0, values),
         }
 }
 
@@ -195,6 +196,7 @@ pub fn sparse(algorithm: &SparseAlgorithm, work: &Workload, link: &Link) -> Cost
                 phases::split(work, link)
                     + phases::ring(work.ranks, block as f64, link).with_work(link, 0.0, work.dim as f64)
             }
+            SparseAlgorithm::SsarRing => phases::sparse_ring(work, link),
             SparseAlgorithm::TopkAllgather => {
                 let block = sizes::sparse(work, work.dim as f64, entries);
                 phases::bruck(work.ranks, block, link).with_work(link, ranks * entries, 0.0)
@@ -215,6 +217,7 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
             GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
+            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, link),
         }
         .with_work(link, merged, 0.0)
 }

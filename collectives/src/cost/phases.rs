@@ -2,7 +2,9 @@
 
 use super::{Cost, Link, Workload, doubling, sizes};
 use crate::allgather::bruck::LONG;
-use crate::allreduce::dense_ring::Segments;
+use crate::allreduce::{dense_ring, ssar_ring};
+use crate::gtopk::exact;
+use crate::ring::Plan;
 use crate::topology::rounds;
 use sparse_core::wire::HEADER;
 
@@ -10,20 +12,87 @@ use sparse_core::wire::HEADER;
 /// takes to arrive. So `(2(P-1) g - 1) max(alpha + s, l s) + alpha + l s` for `l` pieces at a time that take `s` each,
 /// `g` times: about `2(P-1)/P N v beta` for long vectors, `2(P-1) alpha` for short ones.
 pub(super) fn dense_ring(work: &Workload, link: &Link) -> Cost {
-    let Segments { lanes, groups } = Segments::of(work.dim, work.ranks, work.value);
-    let (steps, pieces) = (2 * (work.ranks as u64 - 1) * groups, lanes as f64);
-    let longest = work.dim.div_ceil(work.ranks as u64).div_ceil(lanes * groups);
-    let piece = sizes::dense(work, longest as f64);
-    let step = link.message(piece).max(pieces * link.occupancy(piece));
-    let messages = steps * lanes;
+    let plan = Plan::allreduce(work.dim, work.ranks, dense_ring::PIECE / work.value);
+    let segments = (plan.lanes * plan.groups) as u64;
+    let longest = work.dim.div_ceil(work.ranks as u64).div_ceil(segments);
+    let cost = round(&plan, work, link, |_| sizes::dense(work, longest as f64));
     let values = work.dim as f64 * 2.0 * (work.ranks as f64 - 1.0) / work.ranks as f64;
+    Cost { bytes: cost.messages as f64 * HEADER as f64 + values * work.value as f64, ..cost }
+}
+
+/// The same with sums of one rank more in each step of the first half, and of all in the second, each in its own form.
+pub(super) fn sparse_ring(work: &Workload, link: &Link) -> Cost {
+    let plan = Plan::allreduce(work.dim, work.ranks, ssar_ring::PIECE / work.value);
+    let pieces = (work.ranks * plan.lanes * plan.groups) as f64;
+    let piece = |step: usize| {
+        let union = work.union((step + 1).min(work.ranks));
+        sizes::shorter_on_average(work, work.dim as f64 / pieces, union / pieces)
+    };
+    let merged: f64 = (1..work.ranks).map(|ranks| work.union(ranks) / work.ranks as f64).sum();
+    round(&plan, work, link, piece).with_work(
+        link,
+        merged + work.entries as f64 + work.union(work.ranks),
+        0.0,
+    )
+}
+
+/// Pieces round the ring, of so many bytes in each step.
+fn round(plan: &Plan, work: &Workload, link: &Link, bytes: impl Fn(usize) -> f64) -> Cost {
+    let (lanes, groups) = (plan.lanes as f64, plan.groups as f64);
+    let steps = 2 * (work.ranks - 1);
+    let all: f64 = (0..steps).map(&bytes).sum();
+    let step = |bytes: f64| link.message(bytes).max(lanes * link.occupancy(bytes));
+    let network: f64 = (0..steps).map(|at| step(bytes(at))).sum();
+    let last = bytes(steps - 1);
     Cost {
-        rounds: steps as u32,
-        messages,
-        bytes: messages as f64 * HEADER as f64 + values * work.value as f64,
-        network: (steps - 1) as f64 * step + link.alpha + pieces * link.occupancy(piece),
+        rounds: (steps * plan.groups) as u32,
+        messages: (steps * plan.lanes * plan.groups) as u64,
+        bytes: all * lanes * groups,
+        network: groups * network - step(last) + link.alpha + lanes * link.occupancy(last),
         ..Cost::default()
     }
+}
+
+/// Halves, quarters and so on exchanged there and back: `2 log2 Q alpha + 2(Q-1)/Q N v beta`, and the whole there and back
+/// between folded ranks and their neighbours where P is more than Q, the power of two below.
+pub(super) fn rabenseifner(work: &Workload, link: &Link) -> Cost {
+    let whole = work.dim as f64 * work.value as f64;
+    let exchange = |bytes: f64| {
+        let messages = (bytes / dense_ring::PIECE as f64).ceil().max(1.0);
+        let sent = bytes + messages * HEADER as f64;
+        Cost {
+            rounds: 1,
+            messages: messages as u64,
+            bytes: sent,
+            network: link.alpha + messages * link.overhead + sent * link.beta,
+            ..Cost::default()
+        }
+    };
+    let halvings = work.ranks.ilog2();
+    let there = (1..=halvings).map(|round| exchange(whole / f64::from(1 << round)));
+    let there = there.fold(Cost::default(), |sum, cost| sum + cost);
+    let both = there + there;
+    if work.ranks.is_power_of_two() {
+        return both;
+    }
+    // A neighbour sends back what it was given.
+    let handed = exchange(whole);
+    Cost {
+        messages: both.messages + handed.messages,
+        bytes: both.bytes + handed.bytes,
+        ..both + handed + handed
+    }
+}
+
+/// Agreements on ranges and on how many of each owner's sums to gather, the split between them, and the gather.
+pub(super) fn exact(work: &Workload, link: &Link) -> Cost {
+    let (ranks, k) = (work.ranks as f64, usize::try_from(work.entries).unwrap_or(usize::MAX));
+    let sums = work.union(work.ranks) / ranks;
+    let (support, magnitudes) = exact::told(k, work.ranks, sums as usize, work.value);
+    let tell = |bytes: usize| bruck(work.ranks, (HEADER + bytes) as f64, link);
+    let block = sizes::sparse(work, work.dim as f64 / ranks, (work.entries as f64 / ranks).min(sums));
+    let agreed = support.map_or(Cost::default(), tell) + split(work, link) + tell(magnitudes);
+    agreed + bruck(work.ranks, block, link).with_work(link, 2.0 * work.entries as f64, 0.0)
 }
 
 /// One block from each rank round the ring: `(P-1) (alpha + n beta)`.

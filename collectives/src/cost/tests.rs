@@ -57,18 +57,21 @@ fn nothing_costs_less_than_its_bound() {
     for ranks in 1..=70 {
         for (dim, entries) in [(0, 0), (1, 1), (1000, 0), (1000, 20), (1000, 900), (25_600_000, 25_600)] {
             let work = Workload::uniform(ranks, dim, entries, 4);
-            for algorithm in [DenseAlgorithm::Ring, DenseAlgorithm::RecursiveDoubling] {
+            for algorithm in
+                [DenseAlgorithm::Ring, DenseAlgorithm::RecursiveDoubling, DenseAlgorithm::Rabenseifner]
+            {
                 below(dense(algorithm, &work, &LINK), bounds::dense(&work), "dense", &work);
             }
             for algorithm in [
                 SparseAlgorithm::SsarRecursiveDoubling,
                 SparseAlgorithm::SsarSplitAllgather,
+                SparseAlgorithm::SsarRing,
                 SparseAlgorithm::DsarSplitAllgather,
                 SparseAlgorithm::TopkAllgather,
             ] {
                 below(sparse(&algorithm, &work, &LINK), bounds::sparse_sum(&work), "sparse", &work);
             }
-            for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly] {
+            for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact] {
                 below(gtopk(algorithm, &work, &LINK), bounds::exact_topk(&work), "gtopk", &work);
             }
         }

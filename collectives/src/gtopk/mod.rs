@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 
 mod butterfly;
-mod exact;
+pub(crate) mod exact;
 mod put_back;
 mod tree;
 

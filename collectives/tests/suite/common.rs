@@ -18,11 +18,13 @@ impl Algorithm {
         vec![
             Self::Dense(DenseAlgorithm::Ring),
             Self::Dense(DenseAlgorithm::RecursiveDoubling),
+            Self::Dense(DenseAlgorithm::Rabenseifner),
             Self::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
             Self::Sparse(SparseAlgorithm::SsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::TopkAllgather),
             Self::Gtopk(GtopkAlgorithm::Exact),
+            Self::Sparse(SparseAlgorithm::SsarRing),
         ]
     }
 

@@ -186,6 +186,72 @@ fn dense_ring(world: &World) -> (Vec<Cost>, u64) {
     (costs.collect(), (2 * (ranks - 1) * groups) as u64)
 }
 
+/// Recursive halving and doubling: a round exchanges the ranges of all positions that differ in the low bits.
+fn rabenseifner(world: &World) -> (Vec<Cost>, u64) {
+    const PIECE: usize = 128 << 10;
+    let ranks = world.ranks();
+    let active = 1 << ranks.ilog2();
+    let extra = ranks - active;
+    let send = |cost: &mut Cost, values: usize| {
+        let pieces = (values * VALUE).div_ceil(PIECE).max(1);
+        (0..pieces).for_each(|piece| {
+            cost.send(VALUE * (values * (piece + 1) / pieces - values * piece / pieces));
+        });
+    };
+    let mut costs = vec![Cost::default(); ranks];
+    for (rank, cost) in costs.iter_mut().enumerate() {
+        if rank < 2 * extra {
+            // To the neighbour, and back.
+            send(cost, world.dim);
+        }
+        if rank < 2 * extra && rank.is_multiple_of(2) {
+            continue;
+        }
+        let position = if rank < 2 * extra { rank / 2 } else { rank - extra };
+        for width in (0..active.ilog2()).map(|bit| 1 << bit) {
+            let cut = |part: usize| world.dim * part / active;
+            let block = |position: usize| cut((position / width + 1) * width) - cut(position / width * width);
+            send(cost, block(position ^ width));
+            send(cost, block(position));
+        }
+    }
+    (costs, 2 * u64::from(active.ilog2()) + if extra > 0 { 2 } else { 0 })
+}
+
+/// Round the ring, pieces of a range each in its own form.
+fn ssar_ring(world: &World) -> (Vec<Cost>, u64) {
+    const PIECE: usize = (1 << 20) / VALUE;
+    let ranks = world.ranks();
+    if ranks == 1 {
+        return (vec![Cost::default()], 0);
+    }
+    let segments = world.dim.div_ceil(ranks).div_ceil(PIECE).max(1);
+    let (lanes, groups) = (segments.min(8), segments.div_ceil(segments.min(8)));
+    let mut costs = vec![Cost::default(); ranks];
+    for part in 0..ranks {
+        for segment in 0..lanes * groups {
+            let cut = |i: usize| world.cut(part) + world.range(part) * i / (lanes * groups);
+            let (start, dim) = (cut(segment), cut(segment + 1) - cut(segment));
+            let of = |rank: usize| Partial {
+                support: world.supports[rank % ranks]
+                    .range(start as u32..(start + dim) as u32)
+                    .map(|index| index - start as u32)
+                    .collect(),
+                dense: false,
+            };
+            let mut sum = of(part);
+            for step in 1..ranks {
+                costs[(part + step - 1) % ranks].send(sum.bytes(dim));
+                sum = sum.merge(&of(part + step), dim);
+            }
+            for step in 0..ranks - 1 {
+                costs[(part + ranks - 1 + step) % ranks].send(sum.bytes(dim));
+            }
+        }
+    }
+    (costs, (2 * (ranks - 1) * groups) as u64)
+}
+
 /// The first phase of the split algorithms.
 fn split(world: &World, rank: usize) -> Cost {
     let mut cost = Cost::default();
@@ -379,6 +445,43 @@ fn a_long_vector_goes_round_in_pieces() {
 }
 
 #[test]
+fn long_vectors_are_halved_in_pieces() {
+    for (ranks, dim) in [(2, 60_000), (4, 500_001), (7, 300_003)] {
+        let world = World { dim, supports: vec![Support::new(); ranks] };
+        expect("long halves", ranks, 1, &rabenseifner(&world), async |communicator, rank| {
+            let values = |rank: usize| (0..dim).map(move |at| ((at * 7 + rank * 13) % 101) as f32);
+            let expected: Vec<f32> =
+                (0..dim).map(|at| (0..ranks).map(|rank| ((at * 7 + rank * 13) % 101) as f32).sum()).collect();
+            let (input, mut sum) = (values(rank).collect::<Vec<_>>(), vec![f32::NAN; dim]);
+            communicator.allreduce_dense(&input, &mut sum, DenseAlgorithm::Rabenseifner).await.unwrap();
+            assert!(sum == expected, "P = {ranks}, N = {dim}");
+        });
+    }
+}
+
+#[test]
+fn long_sparse_ranges_go_round_in_pieces_each_in_its_own_form() {
+    // 2, 8 and 16 pieces of a range; the lowest indices are full, so that the first pieces go dense.
+    for (ranks, dim) in [(3, 1_000_000), (2, 4_000_000), (2, 5_000_000)] {
+        let support = |rank: usize| (0..60_000).chain((60_000..dim).filter(move |at| at % 997 == rank * 13));
+        let supports = (0..ranks).map(|rank| support(rank).map(|at| at as u32).collect()).collect();
+        let world = World { dim, supports };
+        let inputs: Vec<SparseVec<f32>> = (0..ranks)
+            .map(|rank| {
+                let indices: Vec<u32> = world.supports[rank].iter().copied().collect();
+                let values = indices.iter().map(|at| (at % 101 + 1) as f32).collect();
+                SparseVec::new(dim as u64, indices, values).unwrap()
+            })
+            .collect();
+        let sum = sparse_core::reduce(&inputs).unwrap();
+        expect("a long sparse ring", ranks, 1, &ssar_ring(&world), async |communicator, rank| {
+            let found = communicator.allreduce(&inputs[rank], &SparseAlgorithm::SsarRing).await.unwrap();
+            assert!(found.into_sparse().unwrap() == sum, "P = {ranks}, N = {dim}");
+        });
+    }
+}
+
+#[test]
 fn every_allreduce_costs_what_it_documents() {
     for ranks in 1..=9 {
         for dim in common::dims(ranks) {
@@ -390,9 +493,12 @@ fn every_allreduce_costs_what_it_documents() {
                     |size: &dyn Fn(&Partial) -> usize| (doubling(&world, size), doubling_rounds(ranks));
                 let name = |algorithm: &dyn std::fmt::Debug| format!("{algorithm:?}, {shape:?}, N = {dim}");
 
-                for algorithm in [DenseAlgorithm::Ring, DenseAlgorithm::RecursiveDoubling] {
+                for algorithm in
+                    [DenseAlgorithm::Ring, DenseAlgorithm::RecursiveDoubling, DenseAlgorithm::Rabenseifner]
+                {
                     let expected = match algorithm {
                         DenseAlgorithm::Ring => dense_ring(&world),
+                        DenseAlgorithm::Rabenseifner => rabenseifner(&world),
                         _ => doubling_of(&|_| VALUE * world.dim),
                     };
                     expect(&name(&algorithm), ranks, 1, &expected, async |communicator, rank| {
@@ -409,6 +515,7 @@ fn every_allreduce_costs_what_it_documents() {
                     (SparseAlgorithm::SsarSplitAllgather, ssar_split(&world)),
                     (SparseAlgorithm::DsarSplitAllgather, dsar_split(&world)),
                     (SparseAlgorithm::TopkAllgather, topk_allgather(&world)),
+                    (SparseAlgorithm::SsarRing, ssar_ring(&world)),
                 ];
                 for (algorithm, expected) in sparse {
                     expect(&name(&algorithm), ranks, 1, &expected, async |communicator, rank| {
@@ -417,6 +524,44 @@ fn every_allreduce_costs_what_it_documents() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn every_reduce_scatter_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for dim in common::dims(ranks) {
+            for shape in Shape::ALL {
+                let inputs: Vec<SparseVec<f32>> = world(shape, ranks, dim, 12);
+                let supports = inputs.iter().map(|input| input.indices().iter().copied().collect()).collect();
+                let world = World { dim: dim as usize, supports };
+                let rounds = u64::from(ranks > 1);
+                let expected = ((0..ranks).map(|rank| split(&world, rank)).collect(), rounds);
+                expect("reduce_scatter", ranks, 1, &expected, async |communicator, rank| {
+                    communicator.reduce_scatter(&inputs[rank]).await.unwrap();
+                });
+                let costs = (0..ranks).map(|rank| {
+                    let mut cost = Cost::default();
+                    // The own range is the only one that a rank never sends.
+                    (1..ranks).for_each(|step| cost.send(VALUE * world.range((rank + step) % ranks)));
+                    cost
+                });
+                let expected = (costs.collect(), ranks as u64 - 1);
+                expect("reduce_scatter_dense", ranks, 1, &expected, async |communicator, rank| {
+                    let mut part = vec![0.0; world.range(rank)];
+                    communicator.reduce_scatter_dense(&inputs[rank].to_dense(), &mut part).await.unwrap();
+                });
+            }
+        }
+        let blocks = vec![16; ranks];
+        let costs = (0..ranks).map(|rank| {
+            let mut cost = Cost::default();
+            bruck(&mut cost, rank, &blocks);
+            cost
+        });
+        expect("split", ranks, 1, &(costs.collect(), log2_ceil(ranks) as u64), async |communicator, rank| {
+            communicator.split(Some(rank as u32 % 2), 0).await.unwrap();
+        });
     }
 }
 

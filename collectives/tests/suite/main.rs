@@ -9,4 +9,6 @@ mod failures;
 mod gtopk;
 mod gtopk_exact;
 mod laws;
+mod reduce_scatter;
 mod simulated;
+mod split;

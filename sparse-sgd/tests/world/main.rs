@@ -26,10 +26,12 @@ fn methods() -> Vec<Method> {
     vec![
         Method::Dense(DenseAlgorithm::Ring),
         Method::Dense(DenseAlgorithm::RecursiveDoubling),
+        Method::Dense(DenseAlgorithm::Rabenseifner),
         Method::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
         Method::Sparse(SparseAlgorithm::SsarSplitAllgather),
         Method::Sparse(SparseAlgorithm::DsarSplitAllgather),
         Method::Sparse(SparseAlgorithm::TopkAllgather),
+        Method::Sparse(SparseAlgorithm::SsarRing),
         Method::Gtopk(GtopkAlgorithm::Tree),
         Method::Gtopk(GtopkAlgorithm::Butterfly),
         Method::Gtopk(GtopkAlgorithm::Exact),

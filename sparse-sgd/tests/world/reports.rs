@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn warm_up_lowers_the_density_step_by_step() {
     let density = DensitySchedule::warm_up_from(0.5, 0.05, 5).unwrap();
-    for method in methods().into_iter().skip(2) {
+    for method in methods().into_iter().filter(|m| !matches!(m, Method::Dense(_))) {
         let reports = run(3, async |transport| {
             let mut worker = Worker::new(transport, Config::new(method.clone(), density));
             let mut reports = Vec::new();
@@ -59,7 +59,7 @@ fn a_dense_step_reports_all_entries() {
 
 #[test]
 fn fewer_entries_than_k_are_sent_where_the_rest_is_zero() {
-    for method in methods().into_iter().skip(2) {
+    for method in methods().into_iter().filter(|m| !matches!(m, Method::Dense(_))) {
         run(3, async |transport| {
             let mut worker = Worker::new(transport, Config::new(method.clone(), constant(1.0)));
             let mut gradient = [0.0; ENTRIES];

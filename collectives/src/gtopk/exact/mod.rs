@@ -21,9 +21,9 @@ use transport::Transport;
 use self::ranges::Sample;
 use self::threshold::Marks;
 use crate::allgather;
-use crate::allreduce::split;
 use crate::error::Error;
 use crate::in_flight::InFlight;
+use crate::reduce_scatter::split;
 use crate::topology;
 
 mod ranges;
@@ -44,6 +44,14 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     let shares: Vec<_> = marks.iter().enumerate().map(|(owner, marks)| marks.up_to(owner, cut)).collect();
     let survivors = candidates.top_k(count).0;
     Ok(gather(operation, &survivors, &ranges, &shares).await?.top_k(k).0)
+}
+
+/// The bytes that each rank tells the others: of its support, where that is worth a round, and of its sums, of which it has
+/// so many.
+pub(crate) fn told(k: usize, ranks: usize, sums: usize, value: usize) -> (Option<usize>, usize) {
+    const COUNT: usize = 8;
+    let samples = (k.saturating_mul(ranks) >= WORTH_BALANCING).then(|| COUNT + 4 * ranges::samples(k, ranks));
+    (samples, COUNT + value * threshold::steps(sums.min(k), k, ranks).len())
 }
 
 /// With fewer entries, the longest range of unequal load costs less than another round.
@@ -113,7 +121,7 @@ async fn gather<T: Transport, E: Element>(
             frames.push((owner, operation.open(owner, block)?));
         }
     }
-    let mut whole = SparseVec::empty(0).map_err(|source| Error::value(operation.rank(), source))?;
+    let mut whole = SparseVec::default();
     for ((owner, frame), range) in frames.iter().zip(ranges) {
         let appended = frame.append_sparse_to(range.end - range.start, &mut whole);
         appended.map_err(|source| Error::malformed(*owner, source))?;

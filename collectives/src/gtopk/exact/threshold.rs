@@ -120,7 +120,7 @@ impl Cut {
 
 /// Where an owner of `count` candidates marks their order: up to `count`, and close to each other about `k / ranks`,
 /// which is its share of the k where owners are alike. A gap costs half as many entries beyond the k, on average.
-fn steps(count: usize, k: usize, ranks: usize) -> Vec<usize> {
+pub(super) fn steps(count: usize, k: usize, ranks: usize) -> Vec<usize> {
     let share = k.div_ceil(ranks).max(1);
     // Half of what the share varies by where chance decides.
     let fine = (share.isqrt() / 2).max(1);

@@ -1,4 +1,5 @@
-//! The first phase of the split algorithms: each range of the index space goes to its owner.
+//! Sparse reduce-scatter, the first phase of the split algorithms: each range of the index space goes to its owner, who
+//! sums it in rank order.
 
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ pub(crate) async fn sum_own_range<T: Transport, E: Element>(
 /// Cost: `(P-1) alpha + k(P-1)/P b beta` at balanced supports.
 ///
 /// Destinations are rotated, so that no owner is sent to by all ranks at once.
-pub(super) async fn to_owners<T: Transport, E: Element>(
+pub(crate) async fn to_owners<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
     ranges: &[Range<u64>],

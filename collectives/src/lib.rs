@@ -14,6 +14,8 @@
 //! | [`broadcast`](Communicator::broadcast) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //!
+//! [`cost`] has what each algorithm costs as functions, and the lower bounds.
+//!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
 //! per byte; links are full-duplex.
@@ -25,6 +27,7 @@ mod allreduce;
 mod broadcast;
 mod call;
 mod communicator;
+pub mod cost;
 mod decode;
 mod error;
 mod gtopk;

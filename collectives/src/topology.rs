@@ -75,6 +75,22 @@ impl Fold {
         if position < self.extra { 2 * position + 1 } else { position + self.extra }
     }
 
+    /// The longest chain of messages that wait for each other: a round for each bit in which two positions differ, and
+    /// one more for each end that is folded.
+    pub(crate) const fn longest_chain(self) -> u32 {
+        let rounds = self.rounds();
+        if self.extra == 0 {
+            return rounds;
+        }
+        let between_folded = usize::BITS - (self.extra - 1).leading_zeros();
+        if between_folded + 2 > rounds + 1 { between_folded + 2 } else { rounds + 1 }
+    }
+
+    /// How many ranks hand their operand to a neighbour.
+    pub(crate) const fn extra(self) -> usize {
+        self.extra
+    }
+
     /// The rank that `position` exchanges with in `round`, and whether it is the higher one.
     pub(crate) const fn partner(self, position: usize, round: u32) -> (usize, bool) {
         let partner = position ^ (1 << round);
@@ -153,6 +169,19 @@ mod tests {
                     assert_eq!(fold.partner(other, round), (fold.rank(position), !higher));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_chain_through_a_fold_is_longer_than_the_longest() {
+        for ranks in 1..=65 {
+            let fold = Fold::new(ranks);
+            let folded = |position: usize| u32::from(position < fold.extra());
+            let positions = || 0..1_usize << fold.rounds();
+            let chains = positions().flat_map(|from| {
+                positions().map(move |to| folded(from) + (from ^ to).count_ones() + folded(to))
+            });
+            assert_eq!(Some(fold.longest_chain()), chains.max(), "{ranks}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | run ranks in one process | [`local_world`], and [`run_world`] for a thread per rank |
+//! | run thousands of ranks in virtual time | [`sim`]: links with latency and rate, on one thread |
 //! | test a back end | [`conformance_suite!`], one macro line |
 //! | write a back end | [`Mailbox`], the matching engine; [`Sleep`], a timer without a runtime |
 //! | make things go wrong | [`faults::Faulty`]: delays, a death, a corrupted message; [`LocalTransport::kill`] |
@@ -138,6 +139,7 @@ mod mailbox;
 pub mod oracle;
 mod random;
 mod run_world;
+pub mod sim;
 #[cfg(feature = "vectors")]
 pub mod strategies;
 #[cfg(feature = "vectors")]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -133,6 +134,13 @@ impl Mailbox {
         first
     }
 
+    /// The tags under which receives wait for a message.
+    pub(crate) fn waited_for(&self) -> Vec<Tag> {
+        let state = self.lock();
+        let waited = state.tags.iter().filter(|(_, queue)| queue.receivers.len() > queue.messages.len());
+        waited.map(|(tag, _)| *tag).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics half-way through a change, so a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -220,7 +228,8 @@ struct Receipt {
 
 #[derive(Debug, Default)]
 struct State {
-    tags: HashMap<Tag, Queue>,
+    /// In an order that is the same in every run.
+    tags: HashMap<Tag, Queue, BuildHasherDefault<DefaultHasher>>,
     window: usize,
     /// The cost of all messages that are accepted and that no receive is posted for.
     used: usize,

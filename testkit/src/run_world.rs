@@ -51,6 +51,9 @@ where
     Fut: Future,
     Fut::Output: Send,
 {
+    if let Some(world) = crate::sim::current() {
+        return crate::sim::drive_or_panic(&world, transports.into_iter().map(f).collect());
+    }
     let state = State { running: transports.len(), ..State::default() };
     let watch = Watch { state: Mutex::new(state), changed: Condvar::new() };
     let run = |transport: T| {

@@ -15,7 +15,7 @@ use crate::in_flight::{InFlight, Lane};
 use crate::topology::{after, before, rounds};
 
 /// A block of so many bytes is long: to copy it would take longer than to send another message.
-const LONG: usize = 64 << 10;
+pub(crate) const LONG: usize = 64 << 10;
 
 /// Returns every rank's block, a message of this call, in rank order.
 pub(crate) async fn bruck<T: Transport>(operation: &InFlight<T>, block: Bytes) -> Result<Vec<Bytes>, Error> {

@@ -1,6 +1,6 @@
 //! Allgather of opaque blocks: a file per algorithm.
 
-mod bruck;
+pub(crate) mod bruck;
 mod ring;
 
 pub(crate) use bruck::bruck;

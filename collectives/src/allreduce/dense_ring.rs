@@ -20,10 +20,10 @@ use crate::in_flight::{InFlight, Lane};
 use crate::topology::{after, before, slice_range};
 
 /// The longest piece, in bytes.
-const PIECE: usize = 128 << 10;
+const PIECE: u64 = 128 << 10;
 
 /// How many segments are under way at a time.
-const LANES: usize = 8;
+const LANES: u64 = 8;
 
 pub(super) async fn allreduce<T: Transport, E: Element>(
     operation: &InFlight<T>,
@@ -65,6 +65,22 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     Ok(())
 }
 
+/// How many segments each range is cut into: `groups`, one after the other, of `lanes` at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Segments {
+    pub(crate) lanes: u64,
+    pub(crate) groups: u64,
+}
+
+impl Segments {
+    /// For this many values of so many bytes each.
+    pub(crate) fn of(len: u64, ranks: usize, value: usize) -> Self {
+        let longest = len.div_ceil(ranks as u64) * value as u64;
+        let lanes = longest.div_ceil(PIECE).clamp(1, LANES);
+        Self { lanes, groups: longest.div_ceil(PIECE * lanes).max(1) }
+    }
+}
+
 /// Who passes what when: groups of segments one after the other, and in each group step by step.
 struct Plan {
     len: usize,
@@ -77,9 +93,8 @@ struct Plan {
 impl Plan {
     /// The same on all ranks.
     fn new<E>(len: usize, ranks: usize) -> Self {
-        let longest = len.div_ceil(ranks) * size_of::<E>();
-        let lanes = longest.div_ceil(PIECE).clamp(1, LANES);
-        Self { len, ranks, lanes, groups: longest.div_ceil(PIECE * lanes).max(1) }
+        let Segments { lanes, groups } = Segments::of(len as u64, ranks, size_of::<E>());
+        Self { len, ranks, lanes: lanes as usize, groups: groups as usize }
     }
 
     fn steps(&self) -> usize {

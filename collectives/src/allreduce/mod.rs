@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 
 mod dense_recursive_doubling;
-mod dense_ring;
+pub(crate) mod dense_ring;
 mod dsar_split_allgather;
 mod split;
 mod ssar_recursive_doubling;

@@ -7,3 +7,4 @@ mod costs;
 mod failures;
 mod gtopk;
 mod laws;
+mod simulated;

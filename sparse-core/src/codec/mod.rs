@@ -114,6 +114,24 @@ pub fn encoded_len(dim: u64, indices: &[u32], base: u32) -> usize {
     Scan::of(dim, indices, base).shortest().0
 }
 
+/// About the length of what [`encode`] appends for so many indices, at most `dim`, that lie uniformly: that of the
+/// shortest codec whose length does not depend on where they lie. O(1).
+///
+/// For planning: a few indices may take a byte or two less, clustered ones far less, and none take more.
+///
+/// ```
+/// use sparse_core::codec;
+///
+/// let every_hundredth: Vec<u32> = (0..1_000).map(|i| i * 100).collect();
+/// assert!(codec::encoded_len(100_000, &every_hundredth, 0) <= codec::expected_len(100_000, 1_000));
+/// ```
+#[must_use]
+pub fn expected_len(dim: u64, count: usize) -> usize {
+    let scan = Scan { dim, count, blocks: 0, runs: 0 };
+    let codecs = [Codec::Raw, Codec::Bitmap, Codec::EliasFano];
+    codecs.into_iter().filter_map(|codec| scan.len(codec)).min().unwrap_or(1 + 4 * count)
+}
+
 /// Room enough for [`encode`] to append any so many indices without new memory.
 #[must_use]
 pub fn room(count: usize) -> usize {

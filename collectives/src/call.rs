@@ -15,12 +15,13 @@ pub(crate) enum Operation {
     Allgather = 4,
     Broadcast = 5,
     Barrier = 6,
+    Calibrate = 7,
 }
 
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 7] =
-    ["?", "dense allreduce", "sparse allreduce", "gtopk", "allgather", "broadcast", "barrier"];
-pub(crate) const ALGORITHMS: [&str; 9] = [
+const OPERATIONS: [&str; 8] =
+    ["?", "dense allreduce", "sparse allreduce", "gtopk", "allgather", "broadcast", "barrier", "calibration"];
+pub(crate) const ALGORITHMS: [&str; 15] = [
     "-",
     "dense_ring",
     "dense_recursive_doubling",
@@ -30,7 +31,15 @@ pub(crate) const ALGORITHMS: [&str; 9] = [
     "topk_allgather",
     "gtopk_tree",
     "gtopk_butterfly",
+    "gtopk_exact",
+    "ssar_ring",
+    "rabenseifner",
+    "oktopk",
+    "spardl",
+    "auto",
 ];
+/// The code of the choice among algorithms. Its parameter is what all ranks choose by.
+pub(crate) const AUTO: u8 = 14;
 const MODES: [&str; 4] = ["-", "conserving put-back", "paper put-back", "quantized"];
 
 /// One call of a collective: what all ranks must agree on.
@@ -73,6 +82,8 @@ impl Call {
             "k"
         } else if mine.operation == Operation::Broadcast as u8 {
             "root"
+        } else if mine.algorithm == AUTO && theirs.algorithm == AUTO {
+            "calibration or learning (hashed)"
         } else {
             "parameter"
         };

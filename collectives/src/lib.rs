@@ -25,6 +25,7 @@
 mod allgather;
 mod allreduce;
 mod broadcast;
+mod calibration;
 mod call;
 mod communicator;
 pub mod cost;

@@ -18,6 +18,7 @@ pub(crate) struct Algorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Dense(DenseAlgorithm),
+    Auto,
     TopkAllgather,
     SsarRecursiveDoubling,
     SsarSplitAllgather,
@@ -32,14 +33,17 @@ const BUCKET: usize = 1024;
 
 const RING: Kind = Kind::Dense(DenseAlgorithm::Ring);
 const RECURSIVE_DOUBLING: Kind = Kind::Dense(DenseAlgorithm::RecursiveDoubling);
+const DENSE_AUTO: Kind = Kind::Dense(DenseAlgorithm::Auto);
 const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 15] = [
+pub(crate) const KNOWN: [Algorithm; 17] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
+    known("dense_auto", DENSE_AUTO, "the one of these two that is predicted to be the faster"),
+    known("auto", Kind::Auto, "the sparse or dense sum below that is predicted to be the fastest"),
     known("topk", Kind::TopkAllgather, "the same as topk_allgather"),
     known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
     known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
@@ -79,6 +83,7 @@ impl Algorithm {
     pub(crate) fn method(self, seed: u64) -> anyhow::Result<Method> {
         Ok(match self.kind {
             Kind::Dense(algorithm) => Method::Dense(algorithm),
+            Kind::Auto => Method::Sparse(SparseAlgorithm::Auto),
             Kind::TopkAllgather => Method::Sparse(SparseAlgorithm::TopkAllgather),
             Kind::SsarRecursiveDoubling => Method::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
             Kind::SsarSplitAllgather => Method::Sparse(SparseAlgorithm::SsarSplitAllgather),

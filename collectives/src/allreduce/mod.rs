@@ -6,9 +6,11 @@ use sparse_core::{DType, Element, SparseVec, Stream};
 use sparse_quant::Quantizer;
 use transport::Transport;
 
+use crate::call::AUTO;
 use crate::error::Error;
 use crate::in_flight::InFlight;
 
+pub(crate) mod auto;
 mod dense_recursive_doubling;
 pub(crate) mod dense_ring;
 mod dsar_split_allgather;
@@ -28,6 +30,9 @@ pub enum DenseAlgorithm {
     /// Whole vectors exchanged in `log2 P` rounds: `log2 P (alpha + N v beta)`, and two rounds more
     /// where P is not a power of two. For short vectors.
     RecursiveDoubling,
+    /// The one whose time is predicted to be the least: see [`cost::choose_dense`](crate::cost::choose_dense) and
+    /// [`Communicator::link`](crate::Communicator::link).
+    Auto,
 }
 
 impl DenseAlgorithm {
@@ -35,6 +40,7 @@ impl DenseAlgorithm {
         match self {
             Self::Ring => 1,
             Self::RecursiveDoubling => 2,
+            Self::Auto => AUTO,
         }
     }
 }
@@ -70,6 +76,13 @@ pub enum SparseAlgorithm {
     /// Every rank gets every vector and sums them: `ceil(log2 P) alpha + (P-1) k b beta`. The
     /// O(kP) baseline of the gTop-k paper.
     TopkAllgather,
+    /// The one of the above, all but the quantized, whose time is predicted to be the least: see
+    /// [`cost::choose_sparse`](crate::cost::choose_sparse) and [`Communicator::link`](crate::Communicator::link). First the
+    /// ranks share their nnz, 8 bytes each, in `ceil(log2 P) alpha`.
+    ///
+    /// With the same link and inputs the choice is the same in every run, and so are the bits; not with
+    /// [`Options::learn`](crate::Options::learn).
+    Auto,
 }
 
 impl SparseAlgorithm {
@@ -79,6 +92,7 @@ impl SparseAlgorithm {
             Self::SsarSplitAllgather => 4,
             Self::DsarSplitAllgather | Self::DsarQuantized { .. } => 5,
             Self::TopkAllgather => 6,
+            Self::Auto => AUTO,
         }
     }
 
@@ -111,6 +125,7 @@ pub(crate) async fn dense<T: Transport, E: Element>(
         DenseAlgorithm::RecursiveDoubling => {
             dense_recursive_doubling::allreduce(operation, input, output).await
         }
+        DenseAlgorithm::Auto => auto::dense(operation, input, output).await,
     }
 }
 
@@ -127,5 +142,6 @@ pub(crate) async fn sparse<T: Transport, E: Element>(
             dsar_split_allgather::allreduce_quantized(operation, input, &**quantizer, *seed, *step).await
         }
         SparseAlgorithm::TopkAllgather => topk_allgather::allreduce(operation, input).await,
+        SparseAlgorithm::Auto => auto::sparse(operation, input).await,
     }
 }

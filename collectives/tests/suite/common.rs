@@ -20,6 +20,8 @@ impl Algorithm {
             Self::Sparse(SparseAlgorithm::SsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::TopkAllgather),
+            Self::Dense(DenseAlgorithm::Auto),
+            Self::Sparse(SparseAlgorithm::Auto),
         ]
     }
 

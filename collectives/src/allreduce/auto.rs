@@ -46,7 +46,7 @@ pub(super) fn sparse<'a, T: Transport, E: Element>(
     input: &'a SparseVec<E>,
 ) -> Boxed<'a, Stream<E>> {
     Box::pin(async move {
-        let shared = share(operation, input.nnz() as u64).await?;
+        let shared = share(operation, input).await?;
         let work = shared.workload(input.dim(), size_of::<E>());
         let predicted = sparse_costs(&work, operation.link()).map(|cost| cost.seconds());
         let mut corrected = predicted;
@@ -89,15 +89,19 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// A quarter of what is new: one delay moves no average far, since it counts as four times the prediction at most.
+    /// A quarter of what is new, which counts as four times what was expected at most, so that one delay moves no average far.
     /// What is not tried returns slowly to 1, so that no algorithm is given up for good.
     fn learn(&mut self, chosen: usize, predicted: f64, actual: f64) {
         if !(predicted > 0.0 && actual > 0.0) {
             return;
         }
-        let ratio = (actual / predicted).clamp(0.25, 4.0) as f32;
+        let ratio = (actual / predicted).min(1e6) as f32;
         for (place, factor) in self.0.iter_mut().enumerate() {
-            let (towards, share) = if place == chosen { (ratio, 0.25) } else { (1.0, 1.0 / 64.0) };
+            let (towards, share) = if place == chosen {
+                (ratio.clamp(*factor / 4.0, *factor * 4.0), 0.25)
+            } else {
+                (1.0, 1.0 / 64.0)
+            };
             *factor += (towards - *factor) * share;
         }
     }
@@ -122,9 +126,12 @@ impl Shared {
     }
 }
 
-async fn share<T: Transport>(operation: &InFlight<T>, nnz: u64) -> Result<Shared, Error> {
+async fn share<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+) -> Result<Shared, Error> {
     let factors = operation.learned().map(|learned| lock(learned).0);
-    let mut block = nnz.to_le_bytes().to_vec();
+    let mut block = (input.nnz() as u64).to_le_bytes().to_vec();
     block.extend(factors.iter().flatten().flat_map(|factor| factor.to_le_bytes()));
     let length = block.len();
     let ranks = operation.world_size();
@@ -134,8 +141,11 @@ async fn share<T: Transport>(operation: &InFlight<T>, nnz: u64) -> Result<Shared
             return Err(Error::malformed(from, format!("{} bytes to choose by, not {length}", block.len())));
         }
         let nnz = block.get_u64_le();
+        if nnz > input.dim() {
+            return Err(Error::malformed(from, format!("{nnz} entries of dimension {}", input.dim())));
+        }
         shared.most = shared.most.max(nnz);
-        shared.total = shared.total.saturating_add(nnz);
+        shared.total += nnz;
         for factor in &mut shared.factors {
             let theirs = if block.has_remaining() { f64::from(block.get_f32_le()) } else { 1.0 };
             *factor = factor.max(theirs);

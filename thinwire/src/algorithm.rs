@@ -43,7 +43,7 @@ pub(crate) const KNOWN: [Algorithm; 17] = [
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
     known("dense_auto", DENSE_AUTO, "the one of these two that is predicted to be the faster"),
-    known("auto", Kind::Auto, "the sparse or dense sum below that is predicted to be the fastest"),
+    known("auto", Kind::Auto, "the sparse sum below (ssar, dsar, topk) that is predicted to be the fastest"),
     known("topk", Kind::TopkAllgather, "the same as topk_allgather"),
     known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
     known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
@@ -65,6 +65,11 @@ const fn known(name: &'static str, kind: Kind, what: &'static str) -> Algorithm 
 impl Algorithm {
     pub(crate) fn is_dense(self) -> bool {
         matches!(self.kind, Kind::Dense(_))
+    }
+
+    /// Whether the communicator chooses how to sum.
+    pub(crate) fn is_chosen(self) -> bool {
+        matches!(self.kind, Kind::Auto | Kind::Dense(DenseAlgorithm::Auto))
     }
 
     /// Whether the sum lacks what is small, so that an error feedback has to bring it later.

@@ -18,7 +18,7 @@ mod report;
 
 use anyhow::Context as _;
 use collectives::Communicator;
-use transport::{AnyTransport, Rank, Transport as _};
+use transport::{AnyTransport, Rank, Transport as _, block_on};
 
 use crate::cli::AllreduceArgs;
 use crate::error::{Error, When as _};
@@ -73,6 +73,9 @@ fn take_part(
             .run()?;
         report.add(row)
     };
+    if plan.algorithms.iter().any(|algorithm| algorithm.is_chosen()) {
+        block_on(communicator.calibrate()).run()?;
+    }
     for algorithm in &plan.algorithms {
         measure(&mut Collective::new(&communicator, *algorithm, &input, plan.seed).run()?)?;
     }

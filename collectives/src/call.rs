@@ -18,10 +18,11 @@ pub(crate) enum Operation {
     Split = 7,
     ReduceScatter = 8,
     ReduceScatterDense = 9,
+    Calibrate = 10,
 }
 
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 10] = [
+const OPERATIONS: [&str; 11] = [
     "?",
     "dense allreduce",
     "sparse allreduce",
@@ -32,8 +33,9 @@ const OPERATIONS: [&str; 10] = [
     "split",
     "sparse reduce_scatter",
     "dense reduce_scatter",
+    "calibration",
 ];
-pub(crate) const ALGORITHMS: [&str; 12] = [
+pub(crate) const ALGORITHMS: [&str; 15] = [
     "-",
     "dense_ring",
     "dense_recursive_doubling",
@@ -46,7 +48,12 @@ pub(crate) const ALGORITHMS: [&str; 12] = [
     "gtopk_exact",
     "ssar_ring",
     "rabenseifner",
+    "oktopk",
+    "spardl",
+    "auto",
 ];
+/// The code of the choice among algorithms. Its parameter is what all ranks choose by.
+pub(crate) const AUTO: u8 = 14;
 const MODES: [&str; 4] = ["-", "conserving put-back", "paper put-back", "quantized"];
 
 /// One call of a collective: what all ranks must agree on.
@@ -89,6 +96,8 @@ impl Call {
             "k"
         } else if mine.operation == Operation::Broadcast as u8 {
             "root"
+        } else if mine.algorithm == AUTO && theirs.algorithm == AUTO {
+            "calibration or learning (hashed)"
         } else {
             "parameter"
         };

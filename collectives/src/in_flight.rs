@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join};
@@ -12,8 +13,10 @@ use sparse_core::wire::{self, Frame};
 use sparse_core::{Element, SparseView, Stream};
 use transport::{Rank, Scope, Tag, Transport};
 
+use crate::allreduce::auto::Learned;
 use crate::call::Call;
 use crate::communicator::Shared;
+use crate::cost::Link;
 use crate::decode;
 use crate::error::{Error, list};
 use crate::topology;
@@ -42,16 +45,18 @@ pub(crate) enum Check {
 pub(crate) struct InFlight<T: Transport> {
     shared: Arc<Shared<T>>,
     call: Call,
+    /// What this operation chooses by.
+    link: Link,
     sequence: u32,
     waiting: Waiting,
     finished: bool,
 }
 
 impl<T: Transport> InFlight<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, call: Call) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<T>>, call: Call, link: Link) -> Self {
         // Wraps after 2^30 collectives; only those in flight at once must differ.
         let sequence = shared.sequence.fetch_add(1, Ordering::Relaxed) << LANE_BITS;
-        Self { shared, call, sequence, waiting: Waiting::default(), finished: false }
+        Self { shared, call, link, sequence, waiting: Waiting::default(), finished: false }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -60,6 +65,20 @@ impl<T: Transport> InFlight<T> {
 
     pub(crate) fn world_size(&self) -> usize {
         self.shared.group.size()
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// What this rank has learned of the algorithms, if it may learn.
+    pub(crate) fn learned(&self) -> Option<&Mutex<Learned>> {
+        self.shared.options.learn.then_some(&self.shared.learned)
+    }
+
+    /// The transport's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.transport.now()
     }
 
     /// The header of every message of this collective.

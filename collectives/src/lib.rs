@@ -18,7 +18,8 @@
 //! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
 //!
 //! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
-//! [`cost`] has what each algorithm costs as functions, and the lower bounds.
+//! [`cost`] has what each algorithm costs as functions, and the lower bounds; `Auto` of either enum takes the algorithm that it
+//! predicts to be the fastest, on a link that is set or [measured](Communicator::calibrate).
 //!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
@@ -30,6 +31,7 @@ mod allgather;
 mod allreduce;
 mod background;
 mod broadcast;
+mod calibration;
 mod call;
 mod communicator;
 pub mod cost;

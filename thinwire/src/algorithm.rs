@@ -18,6 +18,7 @@ pub(crate) struct Algorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Dense(DenseAlgorithm),
+    Auto,
     TopkAllgather,
     SsarRecursiveDoubling,
     SsarSplitAllgather,
@@ -34,16 +35,19 @@ const BUCKET: usize = 1024;
 const RING: Kind = Kind::Dense(DenseAlgorithm::Ring);
 const RECURSIVE_DOUBLING: Kind = Kind::Dense(DenseAlgorithm::RecursiveDoubling);
 const RABENSEIFNER: Kind = Kind::Dense(DenseAlgorithm::Rabenseifner);
+const DENSE_AUTO: Kind = Kind::Dense(DenseAlgorithm::Auto);
 const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
 const EXACT: Kind = Kind::Gtopk(GtopkAlgorithm::Exact);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 18] = [
+pub(crate) const KNOWN: [Algorithm; 20] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
     known("rabenseifner", RABENSEIFNER, "whole gradients, halves exchanged in pairs"),
+    known("dense_auto", DENSE_AUTO, "the dense sum above that is predicted to be the fastest"),
+    known("auto", Kind::Auto, "the sparse sum below (ssar, dsar, topk) that is predicted to be the fastest"),
     known("topk", Kind::TopkAllgather, "the same as topk_allgather"),
     known("topk_allgather", Kind::TopkAllgather, "each worker's entries go to all workers"),
     known("ssar_recursive_doubling", Kind::SsarRecursiveDoubling, "sparse sums, exchanged in pairs"),
@@ -69,6 +73,11 @@ impl Algorithm {
         matches!(self.kind, Kind::Dense(_))
     }
 
+    /// Whether the communicator chooses how to sum.
+    pub(crate) fn is_chosen(self) -> bool {
+        matches!(self.kind, Kind::Auto | Kind::Dense(DenseAlgorithm::Auto))
+    }
+
     /// Whether the sum lacks what is small, so that an error feedback has to bring it later.
     pub(crate) fn is_truncating(self) -> bool {
         matches!(self.kind, Kind::Gtopk(_))
@@ -85,6 +94,7 @@ impl Algorithm {
     pub(crate) fn method(self, seed: u64) -> anyhow::Result<Method> {
         Ok(match self.kind {
             Kind::Dense(algorithm) => Method::Dense(algorithm),
+            Kind::Auto => Method::Sparse(SparseAlgorithm::Auto),
             Kind::TopkAllgather => Method::Sparse(SparseAlgorithm::TopkAllgather),
             Kind::SsarRecursiveDoubling => Method::Sparse(SparseAlgorithm::SsarRecursiveDoubling),
             Kind::SsarSplitAllgather => Method::Sparse(SparseAlgorithm::SsarSplitAllgather),

@@ -6,9 +6,11 @@ use sparse_core::{DType, Element, SparseVec, Stream};
 use sparse_quant::Quantizer;
 use transport::Transport;
 
+use crate::call::AUTO;
 use crate::error::Error;
 use crate::in_flight::InFlight;
 
+pub(crate) mod auto;
 mod dense_recursive_doubling;
 pub(crate) mod dense_ring;
 mod dsar_split_allgather;
@@ -32,6 +34,9 @@ pub enum DenseAlgorithm {
     /// Recursive halving, then recursive doubling: `2 log2 P alpha + 2(P-1)/P N v beta`, the volume of the ring in fewer
     /// rounds; where P is not a power of two, up to two transfers of the whole vector more. For vectors of middling length.
     Rabenseifner,
+    /// The one whose time is predicted to be the least: see [`cost::choose_dense`](crate::cost::choose_dense) and
+    /// [`Communicator::link`](crate::Communicator::link).
+    Auto,
 }
 
 impl DenseAlgorithm {
@@ -40,6 +45,7 @@ impl DenseAlgorithm {
             Self::Ring => 1,
             Self::RecursiveDoubling => 2,
             Self::Rabenseifner => 11,
+            Self::Auto => AUTO,
         }
     }
 }
@@ -80,6 +86,13 @@ pub enum SparseAlgorithm {
     /// `k(P-1)/P` (identical supports) and `k(P-1)/2` entries (disjoint ones), and `K(P-1)/P`, at most
     /// `2(P-1)/P N v` bytes. For links that are slow, or slow when many ranks send to one. SparCML's ring.
     SsarRing,
+    /// The one of the above, all but the quantized, whose time is predicted to be the least: see
+    /// [`cost::choose_sparse`](crate::cost::choose_sparse) and [`Communicator::link`](crate::Communicator::link). First the
+    /// ranks share their nnz, 8 bytes each, in `ceil(log2 P) alpha`.
+    ///
+    /// With the same link and inputs the choice is the same in every run, and so are the bits; not with
+    /// [`Options::learn`](crate::Options::learn).
+    Auto,
 }
 
 impl SparseAlgorithm {
@@ -90,6 +103,7 @@ impl SparseAlgorithm {
             Self::DsarSplitAllgather | Self::DsarQuantized { .. } => 5,
             Self::TopkAllgather => 6,
             Self::SsarRing => 10,
+            Self::Auto => AUTO,
         }
     }
 
@@ -123,6 +137,7 @@ pub(crate) async fn dense<T: Transport, E: Element>(
             dense_recursive_doubling::allreduce(operation, input, output).await
         }
         DenseAlgorithm::Rabenseifner => rabenseifner::allreduce(operation, input, output).await,
+        DenseAlgorithm::Auto => auto::dense(operation, input, output).await,
     }
 }
 
@@ -140,5 +155,6 @@ pub(crate) async fn sparse<T: Transport, E: Element>(
         }
         SparseAlgorithm::TopkAllgather => topk_allgather::allreduce(operation, input).await,
         SparseAlgorithm::SsarRing => ssar_ring::allreduce(operation, input).await,
+        SparseAlgorithm::Auto => auto::sparse(operation, input).await,
     }
 }

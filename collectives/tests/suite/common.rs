@@ -25,6 +25,8 @@ impl Algorithm {
             Self::Sparse(SparseAlgorithm::TopkAllgather),
             Self::Gtopk(GtopkAlgorithm::Exact),
             Self::Sparse(SparseAlgorithm::SsarRing),
+            Self::Dense(DenseAlgorithm::Auto),
+            Self::Sparse(SparseAlgorithm::Auto),
         ]
     }
 

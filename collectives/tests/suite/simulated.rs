@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use collectives::cost::{self, Cost, Link, Workload};
-use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm, Traffic};
+use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, Options, PutBack, SparseAlgorithm, Traffic};
 use sparse_core::SparseVec;
 use testkit::sim::{self, Network, SimTransport};
 use transport::Transport;
 
 #[derive(Clone, Debug)]
-enum Algorithm {
+pub(crate) enum Algorithm {
     Dense(DenseAlgorithm),
     Sparse(SparseAlgorithm),
     Gtopk(GtopkAlgorithm),
@@ -18,7 +18,7 @@ enum Algorithm {
 use Algorithm::{Dense, Gtopk, Sparse};
 
 /// A new algorithm gets its row here.
-fn all() -> [Algorithm; 11] {
+fn all() -> [Algorithm; 13] {
     [
         Dense(DenseAlgorithm::Ring),
         Dense(DenseAlgorithm::RecursiveDoubling),
@@ -28,6 +28,8 @@ fn all() -> [Algorithm; 11] {
         Sparse(SparseAlgorithm::SsarRing),
         Sparse(SparseAlgorithm::DsarSplitAllgather),
         Sparse(SparseAlgorithm::TopkAllgather),
+        Dense(DenseAlgorithm::Auto),
+        Sparse(SparseAlgorithm::Auto),
         Gtopk(GtopkAlgorithm::Tree),
         Gtopk(GtopkAlgorithm::Butterfly),
         Gtopk(GtopkAlgorithm::Exact),
@@ -59,14 +61,10 @@ impl Algorithm {
     }
 
     /// Seconds of one collective, and each rank's traffic.
-    fn simulate(&self, work: &Workload, link: &Link) -> (f64, Vec<Traffic>) {
-        let network = Network::new(work.ranks)
-            .alpha(Duration::from_secs_f64(link.alpha))
-            .rate(1.0 / link.beta)
-            .overhead(Duration::from_secs_f64(link.overhead));
-        let run = sim::run(&network, |transport| async move {
+    pub(crate) fn simulate(&self, work: &Workload, link: &Link) -> (f64, Vec<Traffic>) {
+        let run = sim::run(&network(work.ranks, link), |transport| async move {
             let input = input(work, u64::from(transport.rank().0));
-            let communicator = Communicator::new(transport);
+            let communicator = Communicator::with_options(transport, Options::default().link(*link));
             self.run(&communicator, &input).await;
             communicator.traffic()
         });
@@ -75,9 +73,16 @@ impl Algorithm {
     }
 }
 
+pub(crate) fn network(ranks: usize, link: &Link) -> Network {
+    Network::new(ranks)
+        .alpha(Duration::from_secs_f64(link.alpha))
+        .rate(1.0 / link.beta)
+        .overhead(Duration::from_secs_f64(link.overhead))
+}
+
 /// Uniform and independent of other ranks', one entry in each k-th of the positions, so that all ranges of the index space
 /// have as many; values differ, so that no order of indices decides which are largest.
-fn input(work: &Workload, rank: u64) -> SparseVec<f32> {
+pub(crate) fn input(work: &Workload, rank: u64) -> SparseVec<f32> {
     let mut state = rank << 32;
     let mut draw = || {
         // SplitMix64.
@@ -114,7 +119,7 @@ fn expect(algorithm: &Algorithm, work: &Workload, link: &Link) {
 fn is_rough(algorithm: &Algorithm, work: &Workload, link: &Link) -> bool {
     let share = work.union(work.ranks) / work.dim as f64;
     match algorithm {
-        Sparse(SparseAlgorithm::SsarSplitAllgather | SparseAlgorithm::SsarRing) => {
+        Sparse(SparseAlgorithm::SsarSplitAllgather | SparseAlgorithm::SsarRing | SparseAlgorithm::Auto) => {
             (0.46..0.54).contains(&share)
         }
         Gtopk(GtopkAlgorithm::Exact) => link.alpha < 1e-5,
@@ -186,7 +191,7 @@ fn a_deadline_passes_in_virtual_time() {
     let network = Network::new(3).alpha(Duration::from_micros(50));
     let run = sim::run(&network, |transport| async move {
         let rank = transport.rank().0;
-        let options = collectives::Options::default().deadline(Duration::from_secs(3600));
+        let options = Options::default().deadline(Duration::from_secs(3600));
         let communicator = Communicator::with_options(transport.clone(), options);
         // Rank 2 never comes.
         let outcome = if rank < 2 { communicator.barrier().await } else { Ok(()) };

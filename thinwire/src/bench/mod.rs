@@ -19,7 +19,7 @@ mod stream;
 
 use anyhow::Context as _;
 use collectives::Communicator;
-use transport::{AnyTransport, Rank, Transport as _};
+use transport::{AnyTransport, Rank, Transport as _, block_on};
 
 use crate::cli::{AllreduceArgs, TransportName};
 use crate::error::{Error, When as _};
@@ -80,6 +80,9 @@ fn take_part(
             .run()?;
         report.add(Row { stream_mbps: goodput.map(|bytes| bytes * 8.0 / 1e6), ..row })
     };
+    if plan.algorithms.iter().any(|algorithm| algorithm.is_chosen()) {
+        block_on(communicator.calibrate()).run()?;
+    }
     for algorithm in &plan.algorithms {
         measure(&mut Collective::new(&communicator, *algorithm, &input, plan.seed).run()?)?;
     }

@@ -1,7 +1,7 @@
 //! The thinwire program, as a library so that tests can use its parts.
 //!
 //! `thinwire train` trains real models with several workers and compares how their gradients travel;
-//! `thinwire bench` measures the sums alone; `thinwire launch` starts a command once a rank. Everything else
+//! `thinwire bench` measures the sums alone; `thinwire sim` simulates them over thousands of ranks; `thinwire launch` starts a command once a rank. Everything else
 //! is behind [`main`]; see `thinwire --help`.
 
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
@@ -17,6 +17,7 @@ mod output;
 mod plan;
 mod process;
 mod ranks;
+mod sim;
 mod tasks;
 mod train;
 
@@ -64,6 +65,7 @@ fn run() -> Result<(), Error> {
         Command::Train(args) => train::train(&args),
         Command::Bench(Bench::Allreduce(args)) => bench::allreduce(&args),
         Command::Bench(Bench::Kernels(args)) => bench::kernels(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Launch(args) => process::launch::launch(&args),
     }
 }

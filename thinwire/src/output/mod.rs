@@ -1,13 +1,13 @@
 //! What the user sees.
 
 mod files;
-mod plot;
+pub(crate) mod plot;
 pub(crate) mod progress;
 pub(crate) mod table;
 
 use std::io::Write as _;
 
-pub(crate) use files::Files;
+pub(crate) use files::{Files, check, write};
 
 use crate::error::{Error, When as _};
 use crate::train::{Outcome, compare_with_dense};

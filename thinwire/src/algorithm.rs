@@ -2,6 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use collectives::cost::{self, Cost, Link, Workload};
 use sparse_quant::{Norm, Qsgd};
 use sparse_sgd::{DenseAlgorithm, GtopkAlgorithm, Method, SparseAlgorithm};
 
@@ -105,6 +106,18 @@ impl Algorithm {
                 Method::Sparse(SparseAlgorithm::DsarQuantized { quantizer, seed, step: 0 })
             }
             Kind::Gtopk(algorithm) => Method::Gtopk(algorithm),
+        })
+    }
+
+    /// What a rank's sum of this workload costs, and what no algorithm with the same result can undercut, in bytes.
+    pub(crate) fn cost(self, work: &Workload, link: &Link) -> anyhow::Result<(Cost, f64)> {
+        Ok(match self.method(0)? {
+            Method::Dense(algorithm) => (cost::dense(algorithm, work, link), cost::bounds::dense(work)),
+            Method::Sparse(algorithm) => {
+                (cost::sparse(&algorithm, work, link), cost::bounds::sparse_sum(work))
+            }
+            Method::Gtopk(algorithm) => (cost::gtopk(algorithm, work, link), cost::bounds::exact_topk(work)),
+            other => anyhow::bail!("there is no formula of {other:?}"),
         })
     }
 

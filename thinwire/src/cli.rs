@@ -22,6 +22,7 @@ pub(crate) enum Command {
     Train(TrainArgs),
     #[command(subcommand)]
     Bench(Bench),
+    Sim(SimArgs),
     Launch(LaunchArgs),
     Netlab(NetlabArgs),
 }
@@ -246,6 +247,98 @@ Examples:
     )
 }
 
+/// Simulate sums over many ranks, and compare their times with the formulas
+///
+/// Runs the collectives themselves, all ranks in this process, over a network that is computed: each rank on a host with
+/// a full-duplex link of --rate and a latency of --alpha, as `testkit::sim` describes. Time is virtual, and only the
+/// network takes any: what ranks compute costs nothing. Each rank has --density of --dim values that are not zero, at
+/// places drawn by chance. Shows a table at the end: the simulated time, that of the formula (`collectives::cost`, without jitter,
+/// stragglers or shared hosts), and the least that any algorithm with the same result needs.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = sim_notes())]
+pub(crate) struct SimArgs {
+    /// How many ranks; a list is simulated one by one. With --plot, one number means all powers of two up to it
+    #[arg(long, value_name = "P", value_delimiter = ',', default_value = "1024", value_parser = simulated_ranks)]
+    pub(crate) ranks: Vec<usize>,
+
+    /// How vectors are summed: one or more names, separated by commas. See below for them
+    #[arg(
+        long = "algorithm",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "gtopk_tree,topk_allgather,dense_ring",
+        value_parser = str::parse::<Algorithm>
+    )]
+    pub(crate) algorithms: Vec<Algorithm>,
+
+    /// How many values a vector has: up to 2^32; 16M, 16_000_000 and 16000000 are the same
+    #[arg(long, value_name = "N", default_value = "25_600_000", value_parser = dimension)]
+    pub(crate) dim: u64,
+
+    /// Which share of them is not zero on a rank, above 0 and at most 1
+    #[arg(long, value_name = "D", default_value_t = 0.001, value_parser = density)]
+    pub(crate) density: f64,
+
+    /// The latency of a message: a number and ns, us, ms or s
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = span)]
+    pub(crate) alpha: Duration,
+
+    /// What a link carries in each direction, a second: a number and bit, kbit, mbit or gbit
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = bits)]
+    pub(crate) rate: f64,
+
+    /// How long a message occupies each end of a link, beside its bytes
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = span)]
+    pub(crate) overhead: Duration,
+
+    /// How many ranks share a host and its link; messages between them take no time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
+    pub(crate) ranks_per_host: usize,
+
+    /// Adds up to this to the latency of each message, by chance
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = span)]
+    pub(crate) jitter: Duration,
+
+    /// Makes a share of the hosts, drawn by chance, so many times slower: 0.01:10 is each hundredth ten times
+    #[arg(long, value_name = "SHARE:TIMES", value_parser = stragglers)]
+    pub(crate) stragglers: Option<(f64, f64)>,
+
+    /// Decides the places, the jitter and the stragglers
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print a JSON object a line, for each algorithm and number of ranks, instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Draw the time against the number of ranks (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+
+    /// Draw the messages of the last simulation as lines from sender to receiver over time (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+fn sim_notes() -> String {
+    format!(
+        "{}
+What does not fit this machine is simulated in small: vectors with fewer values of the same density, each byte of
+which takes as many times longer (headers do not). `scale` says how many times smaller they are; the formula is
+that of the full size.
+
+The keys of the JSON objects: algorithm, ranks, dim, nnz, virtual_ms, formula_ms, lower_bound_ms, bytes_max (sent or
+received, at the rank with the most), rounds (messages that wait for each other), scale.
+
+Examples:
+  thinwire sim
+  thinwire sim --ranks 1024 --algorithm gtopk_tree,topk_allgather,dense_ring --plot times.svg
+  thinwire sim --ranks 4,8,16 --alpha 1.5us --rate 100gbit --json
+  thinwire sim --ranks 8 --algorithm dense_ring --dim 10k --trace ring.svg",
+        Algorithm::describe_all()
+    )
+}
+
 /// Start a command several times as the ranks of one world
 ///
 /// Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from
@@ -350,6 +443,50 @@ fn count(text: &str, what: &str) -> Result<usize, String> {
 /// A process each, all on this machine: beyond this it is a mistake.
 const MAX_WORKERS: usize = 256;
 
+fn simulated_ranks(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("there has to be at least 1 rank".into()),
+        Ok(count) if count <= MAX_SIMULATED => Ok(count),
+        Ok(_) => Err(format!("more than {MAX_SIMULATED} ranks take too long to simulate")),
+        Err(_) => Err("not a whole number".into()),
+    }
+}
+
+/// Where each rank writes to all, a million messages for each thousand ranks.
+const MAX_SIMULATED: usize = 16_384;
+
+fn span(text: &str) -> Result<Duration, String> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let seconds = with_unit(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| time.as_secs() < 3600).ok_or_else(|| {
+        "not a time of less than an hour: a number and its unit, ns, us, ms or s, such as 50us".into()
+    })
+}
+
+fn bits(text: &str) -> Result<f64, String> {
+    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    let rate = with_unit(text, &units).filter(|rate| (1.0..1e15).contains(rate));
+    rate.ok_or_else(|| {
+        "not a rate from 1 bit a second: a number and its unit, bit, kbit, mbit or gbit, such as 1gbit".into()
+    })
+}
+
+/// A number that is not negative times what its unit, the first that the text ends with, stands for.
+fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let number = |(unit, times): &(&str, f64)| text.strip_suffix(unit).map(|number| (number, *times));
+    let (number, times) = units.iter().find_map(number)?;
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    number.parse::<f64>().ok().filter(|_| plain).map(|number| number * times)
+}
+
+fn stragglers(text: &str) -> Result<(f64, f64), String> {
+    let parts = text.split_once(':');
+    let parts = parts.and_then(|(share, times)| Some((share.parse().ok()?, times.parse().ok()?)));
+    parts.filter(|(share, times)| (0.0..=1.0).contains(share) && (1.0..=1e6).contains(times)).ok_or_else(
+        || "not a share from 0 to 1, a colon and how many times slower, at least 1, such as 0.01:10".into(),
+    )
+}
+
 fn iterations(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(0) => Err("there has to be at least 1 iteration".into()),
@@ -432,6 +569,24 @@ mod tests {
             ("1é", "whole number"),
         ] {
             assert!(dimension(text).unwrap_err().contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_and_rates_have_units() {
+        assert_eq!(span("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(span("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!((span("0s"), span("7ns")), (Ok(Duration::ZERO), Ok(Duration::from_nanos(7))));
+        assert_eq!((bits("1gbit"), bits("2.5kbit"), bits("8bit")), (Ok(1e9), Ok(2500.0), Ok(8.0)));
+        for bad in ["", "50", "us", "-1us", "1e3us", "50 us", "50µs", "nans", "infs", "2h", "3601s", "."] {
+            assert!(span(bad).unwrap_err().contains("such as 50us"), "{bad}");
+        }
+        for bad in ["", "1", "gbit", "0gbit", "-1gbit", "1tbit", "1GB", "infgbit", "1e9bit"] {
+            assert!(bits(bad).unwrap_err().contains("such as 1gbit"), "{bad}");
+        }
+        assert_eq!(stragglers("0.01:10"), Ok((0.01, 10.0)));
+        for bad in ["", "0.1", "2:1", "0.1:0.5", "NaN:2", "0.1:inf", "0.1:2:3"] {
+            assert!(stragglers(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! The thinwire program, as a library so that tests can use its parts.
 //!
 //! `thinwire train` trains real models with several workers and compares how their gradients travel;
-//! `thinwire bench` measures the sums alone; `thinwire launch` starts a command once a rank, and
-//! `thinwire netlab` once a host of an emulated network. Everything else is behind [`main`]; see `thinwire --help`.
+//! `thinwire bench` measures the sums alone, and `thinwire sim` simulates them over thousands of ranks; `thinwire launch`
+//! starts a command once a rank, and `thinwire netlab` once a host of an emulated network. Everything else is behind
+//! [`main`]; see `thinwire --help`.
 
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mpi", deny(unsafe_code))]
@@ -18,6 +19,7 @@ mod output;
 mod plan;
 mod process;
 mod ranks;
+mod sim;
 mod tasks;
 mod train;
 
@@ -65,6 +67,7 @@ fn run() -> Result<(), Error> {
         Command::Train(args) => train::train(&args),
         Command::Bench(Bench::Allreduce(args)) => bench::allreduce(&args),
         Command::Bench(Bench::Kernels(args)) => bench::kernels(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Launch(args) => process::launch::launch(&args),
         Command::Netlab(args) => netlab::netlab(&args),
     }

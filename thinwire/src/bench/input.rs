@@ -27,7 +27,7 @@ pub(super) fn draw(
 ///
 /// Drawn, sorted and freed of duplicates until there are enough. A round at least halves what is missing, on
 /// average, if no more than half of the indices are wanted; otherwise those left out are drawn instead.
-fn support(rng: &mut ChaCha8Rng, dim: u64, nnz: usize) -> Vec<u32> {
+pub(crate) fn support(rng: &mut ChaCha8Rng, dim: u64, nnz: usize) -> Vec<u32> {
     if nnz as u64 > dim / 2 {
         let left_out = support(rng, dim, (dim - nnz as u64) as usize);
         let mut left_out = left_out.into_iter().peekable();

@@ -6,7 +6,7 @@
 
 mod collective;
 mod contender;
-mod input;
+pub(crate) mod input;
 mod kernel_peers;
 mod kernels;
 mod measure;

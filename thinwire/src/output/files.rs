@@ -17,19 +17,24 @@ impl Files {
     /// Finds out before the work begins whether the files can be written. Leaves nothing behind.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         for (option, path) in [("--json", self.json.as_deref()), ("--plot", Some(self.plot.as_path()))] {
-            let Some(path) = path else { continue };
-            let context = || format!("cannot write {option} {}", path.display());
-            ensure!(!path.is_dir(), "{}: it is a directory", context());
-            ensure!(path.file_name().is_some(), "{}: it names no file", context());
-            tempfile::tempfile_in(folder(path)).with_context(context)?;
+            path.map_or(Ok(()), |path| check(option, path))?;
         }
         ensure!(self.json.as_deref() != Some(&self.plot), "--json and --plot name the same file");
         Ok(())
     }
 }
 
+/// Finds out whether the file that an option names can be written. Leaves nothing behind.
+pub(crate) fn check(option: &str, path: &Path) -> anyhow::Result<()> {
+    let context = || format!("cannot write {option} {}", path.display());
+    ensure!(!path.is_dir(), "{}: it is a directory", context());
+    ensure!(path.file_name().is_some(), "{}: it names no file", context());
+    tempfile::tempfile_in(folder(path)).with_context(context)?;
+    Ok(())
+}
+
 /// Writes a file as a whole or not at all: into another one beside it, which then takes its name.
-pub(super) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     // As any new file: the process's umask takes away what it should not have.
     let mut file = Builder::new()

@@ -1,13 +1,13 @@
 //! What the user sees.
 
 mod files;
-mod plot;
+pub(crate) mod plot;
 pub(crate) mod progress;
 pub(crate) mod table;
 
 use std::io::Write as _;
 
-pub(crate) use files::Files;
+pub(crate) use files::{Files, check, write};
 
 use crate::error::{Error, When as _};
 use crate::train::{Outcome, compare_with_dense};
@@ -16,12 +16,12 @@ use crate::train::{Outcome, compare_with_dense};
 pub(crate) fn present(mut outcomes: Vec<Outcome>, files: &Files) -> Result<(), Error> {
     compare_with_dense(&mut outcomes);
     print(&table::render(&outcomes));
-    files::write(&files.plot, plot::draw(&outcomes).run()?.as_bytes()).run()?;
+    write(&files.plot, plot::draw(&outcomes).run()?.as_bytes()).run()?;
     let mut written = format!("Losses are drawn in {}", files.plot.display());
     if let Some(json) = &files.json {
         let mut text = serde_json::to_string_pretty(&outcomes).run()?;
         text.push('\n');
-        files::write(json, text.as_bytes()).run()?;
+        write(json, text.as_bytes()).run()?;
         written.push_str(&format!(", the results are in {}", json.display()));
     }
     print(&written);

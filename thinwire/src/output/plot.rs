@@ -10,11 +10,11 @@ use crate::train::Outcome;
 
 const PANEL: (u32, u32) = (560, 360);
 const TITLE_HEIGHT: u32 = 44;
-const FONT: &str = "Helvetica, Arial, sans-serif";
-const INK: RGBColor = RGBColor(40, 40, 40);
-const GRID: RGBColor = RGBColor(225, 225, 225);
+pub(crate) const FONT: &str = "Helvetica, Arial, sans-serif";
+pub(crate) const INK: RGBColor = RGBColor(40, 40, 40);
+pub(crate) const GRID: RGBColor = RGBColor(225, 225, 225);
 /// Colours that remain different to colour-blind eyes (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+pub(crate) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -50,7 +50,7 @@ pub(super) fn draw(outcomes: &[Outcome]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+pub(crate) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("the picture cannot be drawn: {error}")
 }
 
@@ -91,7 +91,7 @@ impl<'a> Smooth<'a> {
 }
 
 /// The smallest and the largest of the positive numbers, a little apart.
-fn bounds<'a>(numbers: impl Iterator<Item = &'a f64>, margin: f64) -> Option<Range<f64>> {
+pub(crate) fn bounds<'a>(numbers: impl Iterator<Item = &'a f64>, margin: f64) -> Option<Range<f64>> {
     let positive = numbers.copied().filter(|number| *number > 0.0);
     let (low, high) = positive.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)));
     (high > 0.0).then(|| low / margin..high * margin)
@@ -170,13 +170,13 @@ fn lines<'a, B: DrawingBackend + 'a, X: Ranged<ValueType = f64> + ValueFormatter
 }
 
 /// A number on an axis, without a trail of zeros.
-fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     let text = if number == 0.0 || number >= 0.01 { format!("{number:.4}") } else { format!("{number:.0e}") };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// A number on a logarithmic axis; nothing where the next numbers are too close.
-fn sparse(number: f64) -> String {
+pub(crate) fn sparse(number: f64) -> String {
     let text = short(number);
     let digit = text.chars().find(|character| matches!(character, '1'..='9'));
     if matches!(digit, Some('4' | '6'..='9')) { String::new() } else { text }

@@ -97,7 +97,7 @@ impl Case<'_> {
         let (formula, bound) = algorithm.cost(work, &link)?;
         // Whatever the values are, dense vectors take as long: all ranks sum the same one.
         let dense =
-            if matches!(method, Method::Dense(_)) { vec![0.0; model.dim as usize] } else { Vec::new() };
+            if matches!(method, Method::Dense(_)) { vec![0.0_f32; model.dim as usize] } else { Vec::new() };
         let part = |transport: SimTransport| {
             let (method, dense, seed, rank) = (&method, &dense[..], args.seed, transport.rank().0);
             async move {

@@ -5,7 +5,7 @@
 //! other magnitudes of their sums, from which all know alike how many of each owner's largest can be among the k
 //! (`threshold.rs`); those are gathered, and every rank keeps the k largest. Truncated is only what is summed whole.
 //! Cost: `(P-1 + 3 ceil(log2 P)) alpha + 2k(P-1)/P b beta` at balanced supports of k entries, and 2 to 4 % more bytes
-//! for the indices, the magnitudes and the few entries beyond k, of k = 10,000 and P = 8. Where k P is below 4096, the
+//! (by calculation) for the indices, the magnitudes and the few entries beyond k, of k = 10,000 and P = 8. Where k P is below 4096, the
 //! ranges are of equal length, which saves `ceil(log2 P) alpha`. However the supports lie, a rank sends at most k
 //! entries to owners; in the gather it sends as many as the ring does, or up to 32 KiB more for each message saved.
 //! Source: the lower bound of `2k(P-1)/P` is that of Ok-Topk (Li and Hoefler, 2022), whose two phases these are; the

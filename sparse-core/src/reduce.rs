@@ -49,7 +49,7 @@ fn sum_windows<T: Element>(parts: &[SparseView<'_, T>], sum: &mut SparseVec<T>) 
         if let Some(index) = overflow {
             return Err(Error::Overflow { index: u64::from(index), dtype: T::DTYPE });
         }
-        window.touched = [0; WORDS];
+        window.clear();
     }
     Ok(())
 }
@@ -62,19 +62,21 @@ const WORDS: usize = WINDOW / 64;
 struct Window<T: Element> {
     sums: Vec<T::Acc>,
     touched: [u64; WORDS],
+    /// A bit for each word that is not zero: all that has to be looked at where entries are few.
+    words: u64,
     /// How many sums before the word were touched.
     before: [u32; WORDS],
 }
 
 impl<T: Element> Window<T> {
     fn new() -> Self {
-        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WORDS], before: [0; WORDS] }
+        Self { sums: vec![T::ZERO.widen(); WINDOW], touched: [0; WORDS], words: 0, before: [0; WORDS] }
     }
 
     /// Adds the entries before the end of the window; returns how many.
     #[inline(always)]
     fn add(&mut self, start: u32, indices: &[u32], values: &[T]) -> usize {
-        let mut taken = 0;
+        let (mut taken, mut words) = (0, self.words);
         for (&index, &value) in indices.iter().zip(values) {
             let offset = index.wrapping_sub(start) as usize;
             let Some(sum) = self.sums.get_mut(offset) else { break };
@@ -82,8 +84,10 @@ impl<T: Element> Window<T> {
             // The first value is taken as it is: 0.0 + -0.0 would lose a sign.
             *sum = if *word & bit == 0 { value.widen() } else { value.accumulate(*sum) };
             *word |= bit;
+            words |= 1 << (offset / 64);
             taken += 1;
         }
+        self.words = words;
         taken
     }
 
@@ -91,11 +95,20 @@ impl<T: Element> Window<T> {
     #[inline(always)]
     fn number(&mut self) -> usize {
         let mut all = 0;
-        for (before, word) in self.before.iter_mut().zip(&self.touched) {
-            *before = all;
-            all += word.count_ones();
+        for word in ones(self.words) {
+            self.before[word] = all;
+            all += self.touched[word].count_ones();
         }
         all as usize
+    }
+
+    /// Makes it as new.
+    #[inline(always)]
+    fn clear(&mut self) {
+        for word in ones(self.words) {
+            self.touched[word] = 0;
+        }
+        self.words = 0;
     }
 
     /// Writes the sums at these indices, rounded, to their places among all that were touched; returns the first index
@@ -123,4 +136,14 @@ impl<T: Element> Window<T> {
         }
         overflow
     }
+}
+
+/// The places of the bits that are one.
+#[inline(always)]
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < WORDS).then_some(place)
+    })
 }

@@ -98,7 +98,7 @@ pub(crate) fn keep_largest<T: Element>(entries: &mut SparseVec<T>, k: usize) {
         #[inline(always)]
         || {
             let Some(mut cut) = cut(entries.values(), k) else { return };
-            entries.retain(|value| cut.keeps(value));
+            entries.retain(|_, value| cut.keeps(value));
         },
     );
 }

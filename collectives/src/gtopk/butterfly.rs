@@ -39,11 +39,12 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
                 let frame = operation.exchange(partner, partner, Lane::Reduce, encode(&partial.kept)).await?;
                 let theirs = decode_partial(frame, partner, dim, k)?;
                 let (lower, upper) = if higher { (&partial.kept, &theirs) } else { (&theirs, &partial.kept) };
-                let (kept, dropped) = merge_truncated(rank, lower, upper, k)?;
+                let (kept, mut dropped) = merge_truncated(rank, lower, upper, k)?;
                 partial.kept = kept;
-                let group = 2 << round;
-                let own = share(&dropped, position % group, group);
-                partial.dropped.push(own.map_err(|source| Error::value(rank, source))?);
+                // A group of a power of two: its members are told apart by the lowest bits.
+                let members = (2 << round) - 1;
+                dropped.retain(|index, _| (index as usize ^ position) & members == 0);
+                partial.dropped.push(dropped);
             }
             if let Some(idle) = from {
                 operation.send(idle, Lane::Gather, encode(&partial.kept)).await?;
@@ -51,14 +52,4 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         }
     }
     Ok(partial)
-}
-
-/// The entries that one member of a group puts back.
-fn share<E: Element>(
-    dropped: &SparseVec<E>,
-    member: usize,
-    group: usize,
-) -> Result<SparseVec<E>, sparse_core::Error> {
-    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
-    SparseVec::new(dropped.dim(), indices, values)
 }

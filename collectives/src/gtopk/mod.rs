@@ -91,7 +91,7 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
             Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() }
         }
     };
-    let put_back = put_back::put_back(input, &sum, &dropped, mode);
+    let put_back = put_back::put_back(input, &sum, dropped, mode);
     Ok(GlobalTopk { sum, put_back: put_back.map_err(|source| Error::value(operation.rank(), source))? })
 }
 

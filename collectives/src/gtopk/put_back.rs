@@ -9,37 +9,30 @@ use super::PutBack;
 pub(super) fn put_back<E: Element>(
     input: &SparseVec<E>,
     global: &SparseVec<E>,
-    dropped: &[SparseVec<E>],
+    mut dropped: Vec<SparseVec<E>>,
     mode: PutBack,
 ) -> Result<SparseVec<E>, sparse_core::Error> {
-    let own = filter(input, global, false)?;
+    let mut own = input.clone();
+    retain(&mut own, global, false);
     match mode {
         PutBack::Paper => Ok(own),
         PutBack::Conserving => {
-            let mut parts = vec![own];
-            for dropped in dropped {
-                parts.push(filter(dropped, global, true)?);
-            }
-            sparse_core::reduce(&parts)
+            dropped.iter_mut().for_each(|dropped| retain(dropped, global, true));
+            dropped.retain(|dropped| dropped.nnz() > 0);
+            dropped.insert(0, own);
+            sparse_core::reduce(&dropped)
         }
     }
 }
 
-/// The entries of `vector` whose index is (or is not) an index of `set`.
-fn filter<E: Element>(
-    vector: &SparseVec<E>,
-    set: &SparseVec<E>,
-    inside: bool,
-) -> Result<SparseVec<E>, sparse_core::Error> {
-    let mut set = set.indices().iter().copied().peekable();
-    let (indices, values) = vector
-        .iter()
-        .filter(|(index, _)| {
-            while set.next_if(|member| member < index).is_some() {}
-            (set.peek() == Some(index)) == inside
-        })
-        .unzip();
-    SparseVec::new(vector.dim(), indices, values)
+/// Leaves the entries of `vector` whose index is (or is not) an index of `set`.
+fn retain<E: Element>(vector: &mut SparseVec<E>, set: &SparseVec<E>, inside: bool) {
+    let mut set = set.indices();
+    vector.retain(|index, _| {
+        let below = set.iter().take_while(|&&member| member < index).count();
+        set = &set[below..];
+        (set.first() == Some(&index)) == inside
+    });
 }
 
 #[cfg(test)]
@@ -55,10 +48,10 @@ mod tests {
     fn own_entries_outside_and_dropped_sums_inside_return() {
         let input = vector(&[(0, 1), (3, 2), (5, 3)]);
         let global = vector(&[(3, 50), (7, 60)]);
-        let dropped = [vector(&[(0, 9), (7, 8)]), vector(&[(3, 4), (9, 5)])];
-        let conserving = put_back(&input, &global, &dropped, PutBack::Conserving);
+        let dropped = vec![vector(&[(0, 9), (7, 8)]), vector(&[(3, 4), (9, 5)])];
+        let conserving = put_back(&input, &global, dropped.clone(), PutBack::Conserving);
         assert_eq!(conserving, Ok(vector(&[(0, 1), (3, 4), (5, 3), (7, 8)])));
-        let paper = put_back(&input, &global, &dropped, PutBack::Paper);
+        let paper = put_back(&input, &global, dropped, PutBack::Paper);
         assert_eq!(paper, Ok(vector(&[(0, 1), (5, 3)])));
     }
 }

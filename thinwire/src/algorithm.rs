@@ -74,11 +74,6 @@ impl Algorithm {
         matches!(self.kind, Kind::Dense(_))
     }
 
-    /// Whether the communicator chooses how to sum.
-    pub(crate) fn is_chosen(self) -> bool {
-        matches!(self.kind, Kind::Auto | Kind::Dense(DenseAlgorithm::Auto))
-    }
-
     /// Whether the sum lacks what is small, so that an error feedback has to bring it later.
     pub(crate) fn is_truncating(self) -> bool {
         matches!(self.kind, Kind::Gtopk(_))

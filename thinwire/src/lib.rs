@@ -19,6 +19,7 @@ mod output;
 mod plan;
 mod process;
 mod ranks;
+mod rate;
 mod sim;
 mod tasks;
 mod train;

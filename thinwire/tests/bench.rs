@@ -72,10 +72,14 @@ fn each_algorithm_has_a_line_with_its_times_and_bytes() {
                 "bytes_sent_max",
                 "bytes_received_max",
                 "stream_mbps",
+                "rounds",
+                "lower_bound_ms",
             ];
             expected.sort_unstable();
             assert_eq!(keys, expected);
             assert!(row["stream_mbps"].is_null());
+            let bound = number(row, "lower_bound_ms");
+            assert!((bound > 0.0) == (ranks > 1) && bound.is_finite() && row["rounds"].is_u64(), "{row}");
             assert_eq!(
                 (&row["ranks"], &row["dim"], &row["nnz"]),
                 (&ranks.into(), &12_000.into(), &600.into())

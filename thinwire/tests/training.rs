@@ -155,7 +155,8 @@ fn every_algorithm_trains() {
     );
     let folder = folder();
     for (task, algorithms) in [("spam", &exact[..]), ("mnist", &truncating)] {
-        for workers in ["1", "5"] {
+        // Where nothing is sent, one algorithm is much like another.
+        for (workers, algorithms) in [("1", &algorithms[..2]), ("5", algorithms)] {
             let mut options =
                 vec!["--transport", "local", "--task", task, "--epochs", "1", "--workers", workers];
             if task == "mnist" {

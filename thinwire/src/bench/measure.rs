@@ -45,6 +45,8 @@ pub(super) fn measure(
         bytes_sent_max: most(|record| record.bytes_sent),
         bytes_received_max: most(|record| record.bytes_received),
         stream_mbps: None,
+        rounds: None,
+        lower_bound_ms: None,
         is_dense: contender.is_dense(),
         is_exact,
         is_peer: contender.is_peer(),

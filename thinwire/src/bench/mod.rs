@@ -19,6 +19,7 @@ mod stream;
 
 use anyhow::Context as _;
 use collectives::Communicator;
+use collectives::cost::{Cost, Workload, bounds};
 use transport::{AnyTransport, Rank, Transport as _, block_on};
 
 use crate::cli::{AllreduceArgs, TransportName};
@@ -26,6 +27,7 @@ use crate::error::{Error, When as _};
 use crate::mpi;
 use crate::process::starter;
 use crate::ranks::{self, Place};
+use crate::rate::Rate;
 
 use collective::Collective;
 use contender::Contender;
@@ -71,23 +73,33 @@ fn take_part(
     let ranks = (0..communicator.world_size()).map(Rank::from_index);
     let oracle = Oracle::new(plan.dim, ranks.map(|rank| plan.input(rank))).run()?;
     let (mut number, own) = (0, plan.algorithms.len());
-    let mut measure = |contender: &mut dyn Contender| {
+    let work = Workload::uniform(communicator.world_size(), plan.dim, plan.nnz as u64, size_of::<f32>());
+    let mut link = block_on(communicator.calibrate()).run()?;
+    let stream = goodput.map(|bytes| 1.0 / bytes);
+    link.beta = plan.rate.map(Rate::seconds_per_byte).or(stream).unwrap_or(link.beta);
+    let mut measure = |contender: &mut dyn Contender, costs: Option<(Cost, f64)>| {
         number += 1;
         let of_own = if number <= own { format!(", {number} of {own}") } else { String::new() };
         report.progress(format!("{}{of_own}", contender.name()));
         let row = measure::measure(&communicator, contender, &input, &oracle, plan.iterations)
             .with_context(|| contender.name().to_owned())
             .run()?;
-        report.add(Row { stream_mbps: goodput.map(|bytes| bytes * 8.0 / 1e6), ..row })
+        report.add(Row {
+            stream_mbps: goodput.map(|bytes| bytes * 8.0 / 1e6),
+            rounds: costs.map(|(cost, _)| cost.rounds),
+            lower_bound_ms: costs.map(|(_, bytes)| bounds::time(bytes, &link) * 1e3),
+            ..row
+        })
     };
-    if plan.algorithms.iter().any(|algorithm| algorithm.is_chosen()) {
-        block_on(communicator.calibrate()).run()?;
-    }
     for algorithm in &plan.algorithms {
-        measure(&mut Collective::new(&communicator, *algorithm, &input, plan.seed).run()?)?;
+        let mut contender = Collective::new(&communicator, *algorithm, &input, plan.seed).run()?;
+        measure(&mut contender, Some(algorithm.cost(&work, &link).run()?))?;
     }
     let note = match world {
-        Some(world) => peers::each(world, &communicator, &input, &mut measure)?,
+        Some(world) => {
+            let mut measure = |contender: &mut dyn Contender| measure(contender, None);
+            peers::each(world, &communicator, &input, &mut measure)?
+        }
         None => None,
     };
     report.end(note.as_deref());

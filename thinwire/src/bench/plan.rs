@@ -5,6 +5,7 @@ use crate::algorithm::Algorithm;
 use crate::bench::input;
 use crate::cli::AllreduceArgs;
 use crate::error::Error;
+use crate::rate::Rate;
 
 /// What is measured unless the user says so: one of each kind.
 pub(crate) const DEFAULT_ALGORITHMS: [&str; 7] = [
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) iterations: u32,
     pub(super) seed: u64,
+    /// The rate of the links, if it is not to be measured.
+    pub(super) rate: Option<Rate>,
 }
 
 impl Plan {
@@ -48,12 +51,19 @@ impl Plan {
             }
         }
         let nnz = ((args.dim as f64 * args.density).round() as usize).max(1);
-        Ok(Self { dim: args.dim, nnz, algorithms, iterations: args.iterations, seed: args.seed })
+        Ok(Self {
+            dim: args.dim,
+            nnz,
+            algorithms,
+            iterations: args.iterations,
+            seed: args.seed,
+            rate: args.rate,
+        })
     }
 
     /// What all ranks must have in common, in words.
     pub(super) fn terms(&self) -> String {
-        let Self { dim, nnz, algorithms, iterations, seed } = self;
+        let Self { dim, nnz, algorithms, iterations, seed, .. } = self;
         let algorithms: Vec<_> = algorithms.iter().map(|algorithm| algorithm.name).collect();
         let algorithms = algorithms.join(", ");
         format!("{algorithms}: {iterations} times {nnz} of {dim} values with seed {seed}")

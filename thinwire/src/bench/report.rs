@@ -21,6 +21,10 @@ pub(super) struct Row {
     pub(super) bytes_received_max: Option<u64>,
     /// The goodput of a plain TCP stream between two of the ranks, in 10^6 bits per second; `None` where there is none.
     pub(super) stream_mbps: Option<f64>,
+    /// Messages that wait for each other, by the algorithm's formula.
+    pub(super) rounds: Option<u32>,
+    /// What no algorithm with the same result can undercut on these links.
+    pub(super) lower_bound_ms: Option<f64>,
     #[serde(skip)]
     pub(super) is_dense: bool,
     /// The result is the whole sum, and not rounded.
@@ -89,8 +93,17 @@ impl Report {
     }
 }
 
-const HEADER: [&str; 7] =
-    ["\nalgorithm", "median\nms", "min\nms", "max\nms", "bytes\nsent", "bytes\nreceived", "speed-\nup"];
+const HEADER: [&str; 9] = [
+    "\nalgorithm",
+    "median\nms",
+    "min\nms",
+    "max\nms",
+    "bound\nms",
+    "\nrounds",
+    "bytes\nsent",
+    "bytes\nreceived",
+    "speed-\nup",
+];
 
 fn render(rows: &[Row]) -> String {
     let dense = rows.iter().find(|row| row.is_dense);
@@ -99,7 +112,8 @@ fn render(rows: &[Row]) -> String {
     if let Some(Row { ranks, dim, nnz, .. }) = rows.first() {
         text.push_str(&format!(
             "\n{ranks} ranks, each with {nnz} of {dim} values.\n\
-             Times of a sum: the slowest rank's. Bytes of a sum, with headers: those of the rank with the most."
+             Times of a sum: the slowest rank's. Bytes of a sum, with headers: those of the rank with the most.\n\
+             Bound: the least that the links allow any algorithm with the same result."
         ));
     }
     if let Some(mbps) = rows.first().and_then(|row| row.stream_mbps) {
@@ -128,7 +142,7 @@ fn compare_with_peers(rows: &[Row]) -> Option<String> {
     Some(text)
 }
 
-fn cells(row: &Row, dense: Option<&Row>) -> [String; 7] {
+fn cells(row: &Row, dense: Option<&Row>) -> [String; 9] {
     let bytes = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| table::bytes(bytes as f64));
     let ms = |ms: f64| format!("{ms:.3}");
     let ratio = dense.map(|dense| dense.median_ms / row.median_ms).filter(|ratio| ratio.is_finite());
@@ -137,6 +151,8 @@ fn cells(row: &Row, dense: Option<&Row>) -> [String; 7] {
         ms(row.median_ms),
         ms(row.min_ms),
         ms(row.max_ms),
+        row.lower_bound_ms.map_or("-".into(), ms),
+        row.rounds.map_or("-".into(), |rounds| rounds.to_string()),
         bytes(row.bytes_sent_max),
         bytes(row.bytes_received_max),
         ratio.map_or("-".into(), |ratio| format!("{ratio:.2}x")),
@@ -159,6 +175,8 @@ mod tests {
             bytes_sent_max: Some(6000),
             bytes_received_max: None,
             stream_mbps: Some(950.0),
+            rounds: Some(6),
+            lower_bound_ms: Some(0.25),
             is_dense,
             is_exact: true,
             is_peer: false,
@@ -169,7 +187,7 @@ mod tests {
     fn a_table_compares_with_the_first_dense_algorithm() {
         let text = render(&[row("topk", false, 2.0), row("dense", true, 8.0), row("ring", true, 1.0)]);
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
-        for part in ["2.000", "0.500", "20.000", "6.0 kB", " - ", "4.00x"] {
+        for part in ["2.000", "0.500", "20.000", "0.250", " 6 ", "6.0 kB", " - ", "4.00x"] {
             assert!(line("topk").contains(part), "{part}: {text}");
         }
         assert!(line("ring").contains("8.00x") && text.contains("compares with dense."), "{text}");

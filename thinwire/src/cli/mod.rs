@@ -5,11 +5,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::algorithm::Algorithm;
-use crate::netlab::Rate;
+use crate::rate::Rate;
 
 use values::{
-    bits, density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers,
-    workers,
+    density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers, workers,
 };
 
 mod values;
@@ -223,6 +222,10 @@ pub(crate) struct AllreduceArgs {
     #[arg(long)]
     pub(crate) peers: bool,
 
+    /// The rate of the ranks' links, for the lower bound: 1gbit, 100mbit [default: that of a plain TCP stream, measured]
+    #[arg(long, value_name = "RATE", value_parser = str::parse::<Rate>)]
+    pub(crate) rate: Option<Rate>,
+
     /// How many seconds to wait until all ranks have appeared [default: 30, or THINWIRE_TIMEOUT]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -240,7 +243,9 @@ Without --algorithm: {}.
 
 The keys of the JSON objects: algorithm, ranks, dim, nnz (of one rank's vector), median_ms, min_ms, max_ms,
 bytes_sent_max and bytes_received_max (of one sum, headers included, at the rank with the most), stream_mbps (the
-goodput of a plain TCP stream from rank 1 to rank 0, measured before the sums, in 10^6 bits per second; null if not TCP).
+goodput of a plain TCP stream from rank 1 to rank 0, measured before the sums, in 10^6 bits per second; null if not TCP),
+rounds (messages that wait for each other) and lower_bound_ms (the least that any algorithm with the same result needs for its bytes
+on links of --rate, and one latency, measured); these two are null for another library's sums.
 
 Examples:
   thinwire bench allreduce
@@ -291,8 +296,8 @@ pub(crate) struct SimArgs {
     pub(crate) alpha: Duration,
 
     /// What a link carries in each direction, a second: a number and bit, kbit, mbit or gbit
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = bits)]
-    pub(crate) rate: f64,
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = str::parse::<Rate>)]
+    pub(crate) rate: Rate,
 
     /// How long a message occupies each end of a link, beside its bytes
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = span)]

@@ -46,14 +46,6 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     })
 }
 
-pub(super) fn bits(text: &str) -> Result<f64, String> {
-    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
-    let rate = with_unit(text, &units).filter(|rate| (1.0..1e15).contains(rate));
-    rate.ok_or_else(|| {
-        "not a rate from 1 bit a second: a number and its unit, bit, kbit, mbit or gbit, such as 1gbit".into()
-    })
-}
-
 /// A number that is not negative times what its unit, the first that the text ends with, stands for.
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let number = |(unit, times): &(&str, f64)| text.strip_suffix(unit).map(|number| (number, *times));
@@ -154,12 +146,8 @@ mod tests {
         assert_eq!(span("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(span("1.5ms"), Ok(Duration::from_micros(1500)));
         assert_eq!((span("0s"), span("7ns")), (Ok(Duration::ZERO), Ok(Duration::from_nanos(7))));
-        assert_eq!((bits("1gbit"), bits("2.5kbit"), bits("8bit")), (Ok(1e9), Ok(2500.0), Ok(8.0)));
         for bad in ["", "50", "us", "-1us", "1e3us", "50 us", "50µs", "nans", "infs", "2h", "3601s", "."] {
             assert!(span(bad).unwrap_err().contains("such as 50us"), "{bad}");
-        }
-        for bad in ["", "1", "gbit", "0gbit", "-1gbit", "1tbit", "1GB", "infgbit", "1e9bit"] {
-            assert!(bits(bad).unwrap_err().contains("such as 1gbit"), "{bad}");
         }
         assert_eq!(stragglers("0.01:10"), Ok((0.01, 10.0)));
         for bad in ["", "0.1", "2:1", "0.1:0.5", "NaN:2", "0.1:inf", "0.1:2:3"] {

@@ -6,7 +6,6 @@
 
 mod network;
 mod owner;
-mod rate;
 mod tools;
 
 use std::process::Command;
@@ -19,8 +18,6 @@ use crate::process::shown::Shown;
 use crate::process::starter::{NOT_INHERITED, world};
 
 use network::{Network, address};
-
-pub(crate) use rate::Rate;
 
 /// Where rank 0 listens: in a network of its own every port is free.
 const PORT: u16 = 29_500;

@@ -8,9 +8,9 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use super::Rate;
 use super::owner::{self, Owner};
 use super::tools::batch;
+use crate::rate::Rate;
 
 /// For how long a bucket that is full lets through what comes.
 ///

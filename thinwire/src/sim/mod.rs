@@ -144,7 +144,7 @@ impl Case<'_> {
         let args = self.args;
         let mut network = Network::new(self.work.ranks)
             .alpha(args.alpha)
-            .rate(args.rate / 8.0)
+            .rate(args.rate.bytes_per_second())
             .overhead(args.overhead)
             .jitter(args.jitter)
             .magnified(model.scale, HEADER)
@@ -160,7 +160,8 @@ impl Case<'_> {
 
     fn link(&self) -> Link {
         let args = self.args;
-        Link::new(args.alpha.as_secs_f64(), 8.0 / args.rate).overhead(args.overhead.as_secs_f64())
+        Link::new(args.alpha.as_secs_f64(), args.rate.seconds_per_byte())
+            .overhead(args.overhead.as_secs_f64())
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn render(rows: &[Row], args: &SimArgs) -> String {
     let table = table::ruled(1, HEADER, rows.iter().map(cells));
     let mut text = table.to_string();
     if let Some(Row { dim, nnz, .. }) = rows.first() {
-        let (alpha, rate) = (args.alpha, args.rate / 1e9);
+        let (alpha, rate) = (args.alpha, 8e-9 * args.rate.bytes_per_second());
         text.push_str(&format!(
             "\nEach rank has {nnz} of {dim} values; links with a latency of {alpha:?} and {rate} Gbit/s.\n\
              Virtual time: that of the network alone, computing costs nothing. Bytes: those of the rank with the most, with headers.\n\

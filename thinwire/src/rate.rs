@@ -33,6 +33,10 @@ impl Rate {
         self.bits_per_second / 8.0
     }
 
+    pub(crate) fn seconds_per_byte(self) -> f64 {
+        1.0 / self.bytes_per_second()
+    }
+
     /// How many bytes pass in so many seconds.
     pub(crate) fn bytes_in(self, seconds: f64) -> u64 {
         (self.bytes_per_second() * seconds) as u64

@@ -3,14 +3,43 @@
 //! Steps: a rank receives from its parent, then sends to its children, the farthest first, passing on
 //! the bytes it got. Ranks count from the root. Cost: `ceil(log2 P) (alpha + n beta)`.
 
+use std::future::Future;
+
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use sparse_core::wire;
-use transport::Transport;
+use transport::{Rank, Transport};
 
+use crate::call::{Call, Operation};
+use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::in_flight::{InFlight, Lane};
+use crate::in_flight::{Check, InFlight, Lane};
 use crate::topology::{after, before, tree};
+
+impl<T: Transport> Communicator<T> {
+    /// Gives every rank the payload of `root`; what the other ranks pass is ignored.
+    ///
+    /// Binomial tree. Cost: `ceil(log2 P) (alpha + n beta)` for `n` bytes. Returns only after every
+    /// rank has called it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `root` is not a rank; and what every operation can meet.
+    pub fn broadcast(&self, root: Rank, payload: Bytes) -> impl Future<Output = Result<Bytes, Error>> + Send {
+        let ranks = self.world_size();
+        let known = if root.index() < ranks {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!("the root is rank {root}, but there are only {ranks} ranks")))
+        };
+        let begun = known.and_then(|()| self.begin(Call::plain(Operation::Broadcast, u64::from(root.0))));
+        async move {
+            let operation = begun?;
+            let algorithm = binomial(&operation, root.index(), payload);
+            let result = operation.drive(Check::Everyone, algorithm).await;
+            operation.finish(result)
+        }
+    }
+}
 
 pub(crate) async fn binomial<T: Transport>(
     operation: &InFlight<T>,

@@ -30,6 +30,7 @@
 mod allgather;
 mod allreduce;
 mod background;
+mod barrier;
 mod broadcast;
 mod calibration;
 mod call;

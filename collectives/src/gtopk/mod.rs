@@ -1,16 +1,56 @@
 //! Global top-k: a file per algorithm.
 
+use std::future::Future;
+
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
+use crate::call::{Call, Operation};
+use crate::communicator::Communicator;
 use crate::decode;
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Check, InFlight};
 
 mod butterfly;
 pub(crate) mod exact;
 mod put_back;
 mod tree;
+
+impl<T: Transport> Communicator<T> {
+    /// The `k` largest entries by magnitude of the sum: exactly, or nearly by merging and truncating pairwise.
+    ///
+    /// Usually `input` is this rank's own top-k. [`GlobalTopk::put_back`] says what this rank must keep for
+    /// later so that nothing is lost. What is found, and at which cost: see [`GtopkAlgorithm`].
+    ///
+    /// # Errors
+    /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.
+    pub fn gtopk<E: Element>(
+        &self,
+        input: &SparseVec<E>,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
+        let begun = self.begin_gtopk::<E>(input.dim(), k, algorithm, put_back);
+        async move {
+            let operation = begun?;
+            let algorithm = gtopk(&operation, input, k, algorithm, put_back);
+            let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    pub(crate) fn begin_gtopk<E: Element>(
+        &self,
+        dim: u64,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> Result<InFlight<T>, Error> {
+        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), dim);
+        self.begin(call.with_mode(put_back.code(), k as u64))
+    }
+}
 
 /// How to find the global top-k; costs are per rank, `b` bytes an entry.
 ///

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sparse_core::wire::Fingerprint;
 use sparse_core::{DType, Element};
+use transport::Rank;
 
 /// The operation's code in a fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,10 +20,19 @@ pub(crate) enum Operation {
     ReduceScatter = 8,
     ReduceScatterDense = 9,
     Calibrate = 10,
+    BroadcastStream = 11,
+    AllgatherSparse = 12,
+    AllgatherDense = 13,
+    Reduce = 14,
+    ReduceDense = 15,
 }
 
+/// Those whose parameter is a root.
+const ROOTED: [Operation; 4] =
+    [Operation::Broadcast, Operation::BroadcastStream, Operation::Reduce, Operation::ReduceDense];
+
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 11] = [
+const OPERATIONS: [&str; 16] = [
     "?",
     "dense allreduce",
     "sparse allreduce",
@@ -34,6 +44,11 @@ const OPERATIONS: [&str; 11] = [
     "sparse reduce_scatter",
     "dense reduce_scatter",
     "calibration",
+    "broadcast of a stream",
+    "sparse allgather",
+    "dense allgather",
+    "sparse reduce",
+    "dense reduce",
 ];
 pub(crate) const ALGORITHMS: [&str; 15] = [
     "-",
@@ -78,6 +93,12 @@ impl Call {
         self
     }
 
+    /// With this root.
+    pub(crate) const fn with_root(self, root: Rank) -> Self {
+        let mode = self.0.mode;
+        self.with_mode(mode, root.0 as u64)
+    }
+
     /// How the other rank's call differs, in words; only what differs is told.
     pub(crate) fn difference(&self, here: usize, other: &Fingerprint, there: usize) -> String {
         let (mine, theirs) = (self.0, *other);
@@ -94,7 +115,7 @@ impl Call {
         tell("mode", name(&MODES, mine.mode), name(&MODES, theirs.mode));
         let what = if mine.operation == Operation::Gtopk as u8 {
             "k"
-        } else if mine.operation == Operation::Broadcast as u8 {
+        } else if ROOTED.iter().any(|rooted| mine.operation == *rooted as u8) {
             "root"
         } else if mine.algorithm == AUTO && theirs.algorithm == AUTO {
             "calibration or learning (hashed)"

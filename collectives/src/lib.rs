@@ -1,4 +1,4 @@
-//! Sparse and dense allreduce, global top-k, allgather, broadcast and barrier over any
+//! Sparse and dense allreduce, reduce, global top-k, allgather, broadcast and barrier over any
 //! [`Transport`](transport::Transport).
 //!
 //! The way in is [`Communicator`]. Its operations are futures that any executor drives; blocking code
@@ -12,8 +12,9 @@
 //! | [`gtopk`](Communicator::gtopk) | [`GtopkAlgorithm`] |
 //! | [`reduce_scatter`](Communicator::reduce_scatter) of sparse vectors | each range to its owner |
 //! | [`reduce_scatter_dense`](Communicator::reduce_scatter_dense) | ring |
-//! | [`allgather`](Communicator::allgather) | Bruck |
-//! | [`broadcast`](Communicator::broadcast) | binomial tree |
+//! | [`reduce`](Communicator::reduce) of sparse vectors, [`reduce_dense`](Communicator::reduce_dense) | each range to its owner, then to the root |
+//! | [`allgather`](Communicator::allgather), [`allgather_sparse`](Communicator::allgather_sparse), [`allgather_dense`](Communicator::allgather_dense) | Bruck |
+//! | [`broadcast`](Communicator::broadcast), [`broadcast_stream`](Communicator::broadcast_stream) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
 //!
@@ -41,6 +42,7 @@ mod error;
 mod group;
 mod gtopk;
 mod in_flight;
+mod reduce;
 mod reduce_scatter;
 mod ring;
 mod split;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::wire::HEADER;
-use sparse_core::{SparseVec, codec};
+use sparse_core::{SparseVec, Stream, codec};
 use testkit::support::{Shape, world};
 use testkit::{Counted, local_world, run_world};
 use transport::Rank;
@@ -301,6 +301,15 @@ fn children(rank: usize, ranks: usize) -> usize {
     (0..usize::BITS - 1).take_while(|bit| rank & (1 << bit) == 0 && rank + (1 << bit) < ranks).count()
 }
 
+fn broadcast(ranks: usize, root: usize, body: usize) -> (Vec<Cost>, u64) {
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        (0..children((rank + ranks - root) % ranks, ranks)).for_each(|_| cost.send(body));
+        cost
+    });
+    (costs.collect(), height(ranks))
+}
+
 fn gtopk_tree(ranks: usize, message: usize) -> (Vec<Cost>, u64) {
     let costs = (0..ranks).map(|rank| {
         let mut cost = Cost::default();
@@ -566,6 +575,82 @@ fn every_reduce_scatter_costs_what_it_documents() {
 }
 
 #[test]
+fn every_reduce_and_gather_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for dim in common::dims(ranks) {
+            for shape in Shape::ALL {
+                let inputs: Vec<SparseVec<f32>> = world(shape, ranks, dim, 13);
+                let supports = inputs.iter().map(|input| input.indices().iter().copied().collect()).collect();
+                let world = World { dim: dim as usize, supports };
+                let (union, whole) = (world.union(), VALUE * world.dim);
+
+                expect("allgather_sparse", ranks, 1, &topk_allgather(&world), async |communicator, rank| {
+                    communicator.allgather_sparse(&inputs[rank]).await.unwrap();
+                });
+                let costs = (0..ranks).map(|rank| {
+                    let mut cost = Cost::default();
+                    bruck(&mut cost, rank, &vec![HEADER + whole; ranks]);
+                    cost
+                });
+                let expected = (costs.collect(), log2_ceil(ranks) as u64);
+                expect("allgather_dense", ranks, 1, &expected, async |communicator, rank| {
+                    let mut all = vec![0.0; dim as usize * ranks];
+                    communicator.allgather_dense(&inputs[rank].to_dense(), &mut all).await.unwrap();
+                });
+
+                for root in [0, ranks / 2, ranks - 1] {
+                    let at = Rank::from_index(root);
+                    let to_root = |rank: usize, mut cost: Cost, body: usize| {
+                        if rank != root {
+                            cost.send(body);
+                        }
+                        cost
+                    };
+                    let rounds = if ranks > 1 { 2 } else { 0 };
+                    let costs = (0..ranks).map(|rank| {
+                        let sum = shorter(&world.within(&union, rank), world.range(rank));
+                        to_root(rank, split(&world, rank), sum)
+                    });
+                    expect("reduce", ranks, 1, &(costs.collect(), rounds), async |communicator, rank| {
+                        communicator.reduce(at, &inputs[rank]).await.unwrap();
+                    });
+                    let costs = (0..ranks).map(|rank| {
+                        let mut cost = Cost::default();
+                        (1..ranks).for_each(|step| cost.send(VALUE * world.range((rank + step) % ranks)));
+                        to_root(rank, cost, VALUE * world.range(rank))
+                    });
+                    expect(
+                        "reduce_dense",
+                        ranks,
+                        1,
+                        &(costs.collect(), rounds),
+                        async |communicator, rank| {
+                            let mut sum = vec![0.0; dim as usize];
+                            communicator.reduce_dense(at, &inputs[rank].to_dense(), &mut sum).await.unwrap();
+                        },
+                    );
+                    for (body, stream) in [
+                        (sparse(&world.supports[root], world.dim), Stream::Sparse(inputs[root].clone())),
+                        (whole, Stream::Dense(inputs[root].to_dense())),
+                    ] {
+                        let costs = broadcast(ranks, root, body);
+                        expect(
+                            "broadcast_stream",
+                            ranks,
+                            log2_ceil(ranks),
+                            &costs,
+                            async |communicator, _| {
+                                communicator.broadcast_stream(at, stream.clone()).await.unwrap();
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_gtopk_costs_what_it_documents() {
     for ranks in 1..=9 {
         for k in [0, 1, 20] {
@@ -614,12 +699,7 @@ fn allgather_broadcast_and_barrier_cost_what_they_document() {
         });
 
         for root in 0..ranks {
-            let costs = (0..ranks).map(|rank| {
-                let mut cost = Cost::default();
-                (0..children((rank + ranks - root) % ranks, ranks)).for_each(|_| cost.send(100));
-                cost
-            });
-            let expected = (costs.collect(), height(ranks));
+            let expected = broadcast(ranks, root, 100);
             expect("broadcast", ranks, log2_ceil(ranks), &expected, async |communicator, _| {
                 communicator.broadcast(Rank::from_index(root), vec![0; 100].into()).await.unwrap();
             });

@@ -10,6 +10,7 @@ mod failures;
 mod gtopk;
 mod gtopk_exact;
 mod laws;
+mod operations;
 mod reduce_scatter;
 mod simulated;
 mod split;

@@ -69,6 +69,8 @@ pub(crate) const ALGORITHMS: [&str; 15] = [
 ];
 /// The code of the choice among algorithms. Its parameter is what all ranks choose by.
 pub(crate) const AUTO: u8 = 14;
+/// Set in the mode of a call that gives means.
+const MEAN: u8 = 1 << 7;
 const MODES: [&str; 4] = ["-", "conserving put-back", "paper put-back", "quantized"];
 
 /// One call of a collective: what all ranks must agree on.
@@ -89,14 +91,27 @@ impl Call {
 
     pub(crate) const fn with_mode(mut self, mode: u8, parameter: u64) -> Self {
         self.0.mode = mode;
+        self.with_parameter(parameter)
+    }
+
+    pub(crate) const fn with_parameter(mut self, parameter: u64) -> Self {
         self.0.parameter = parameter;
         self
     }
 
+    /// The same, giving the mean.
+    pub(crate) const fn of_mean(mut self) -> Self {
+        self.0.mode |= MEAN;
+        self
+    }
+
+    pub(crate) const fn is_of_mean(&self) -> bool {
+        self.0.mode & MEAN != 0
+    }
+
     /// With this root.
     pub(crate) const fn with_root(self, root: Rank) -> Self {
-        let mode = self.0.mode;
-        self.with_mode(mode, root.0 as u64)
+        self.with_parameter(root.0 as u64)
     }
 
     /// How the other rank's call differs, in words; only what differs is told.
@@ -112,7 +127,9 @@ impl Call {
         tell("algorithm", name(&ALGORITHMS, mine.algorithm), name(&ALGORITHMS, theirs.algorithm));
         tell("dtype", dtype(mine.dtype), dtype(theirs.dtype));
         tell("dimension", mine.dim.to_string(), theirs.dim.to_string());
-        tell("mode", name(&MODES, mine.mode), name(&MODES, theirs.mode));
+        let reduction = |mode: u8| if mode & MEAN != 0 { "mean" } else { "sum" }.to_owned();
+        tell("reduction", reduction(mine.mode), reduction(theirs.mode));
+        tell("mode", name(&MODES, mine.mode & !MEAN), name(&MODES, theirs.mode & !MEAN));
         let what = if mine.operation == Operation::Gtopk as u8 {
             "k"
         } else if ROOTED.iter().any(|rooted| mine.operation == *rooted as u8) {

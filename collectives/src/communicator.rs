@@ -11,6 +11,7 @@ use crate::cost::Link;
 use crate::error::Error;
 use crate::group::{FIRST_DERIVED, Group};
 use crate::in_flight::{InFlight, lock};
+use crate::reduction::Reduction;
 
 /// Collective operations of one group of ranks over one [`Transport`].
 ///
@@ -44,6 +45,7 @@ pub struct Communicator<T: Transport> {
     shared: Arc<Shared<T>>,
     /// The collectives that go on by themselves.
     pool: Arc<Pool>,
+    pub(crate) reduction: Reduction,
 }
 
 /// How a [`Communicator`] behaves.
@@ -156,7 +158,7 @@ impl<T: Transport> Communicator<T> {
             poison: Mutex::new(None),
             buffers: Buffers::default(),
         };
-        Self { shared: Arc::new(shared), pool }
+        Self { shared: Arc::new(shared), pool, reduction: Reduction::Sum }
     }
 
     /// This process's rank among those that take part: that of the transport, but for communicators made by
@@ -200,7 +202,7 @@ impl<T: Transport> Communicator<T> {
         let link = self.link();
         // A call whose algorithm is to be chosen says by what.
         let chosen = call.0.algorithm == AUTO;
-        let call = if chosen { call.with_mode(0, model(&link, self.shared.options.learn)) } else { call };
+        let call = if chosen { call.with_parameter(model(&link, self.shared.options.learn)) } else { call };
         Ok(InFlight::new(Arc::clone(&self.shared), call, link))
     }
 
@@ -211,7 +213,7 @@ impl<T: Transport> Communicator<T> {
 
 impl<T: Transport> Clone for Communicator<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool) }
+        Self { shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool), reduction: self.reduction }
     }
 }
 
@@ -220,6 +222,7 @@ impl<T: Transport> std::fmt::Debug for Communicator<T> {
         f.debug_struct("Communicator")
             .field("rank", &self.rank())
             .field("world_size", &self.world_size())
+            .field("reduction", &self.reduction)
             .field("options", &self.shared.options)
             .finish_non_exhaustive()
     }

@@ -81,6 +81,10 @@ impl<T: Transport> InFlight<T> {
         self.shared.transport.now()
     }
 
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
+    }
+
     /// The header of every message of this collective.
     pub(crate) fn fingerprint(&self) -> &wire::Fingerprint {
         &self.call.0

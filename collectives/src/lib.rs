@@ -18,7 +18,7 @@
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
 //!
-//! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
+//! Those that sum give the mean to who [asks for it](Communicator::with_reduction). An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
 //! [`cost`] has what each algorithm costs as functions, and the lower bounds; `Auto` of either enum takes the algorithm that it
 //! predicts to be the fastest, on a link that is set or [measured](Communicator::calibrate).
 //!
@@ -44,6 +44,7 @@ mod gtopk;
 mod in_flight;
 mod reduce;
 mod reduce_scatter;
+mod reduction;
 mod ring;
 mod split;
 mod topology;
@@ -53,3 +54,4 @@ pub use background::{Handle, Progress};
 pub use communicator::{Communicator, Options, Traffic};
 pub use error::{Error, ErrorKind};
 pub use gtopk::{GlobalTopk, GtopkAlgorithm, PutBack};
+pub use reduction::Reduction;

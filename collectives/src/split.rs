@@ -47,7 +47,7 @@ impl<T: Transport> Communicator<T> {
         key: u32,
     ) -> impl Future<Output = Result<Option<Self>, Error>> + Send {
         let begun = self.begin(Call::plain(Operation::Split, 0));
-        let parent = Arc::clone(self.shared());
+        let (parent, reduction) = (Arc::clone(self.shared()), self.reduction());
         async move {
             let operation = begun?;
             let this = parent.transport.rank();
@@ -65,7 +65,7 @@ impl<T: Transport> Communicator<T> {
                 Error::invalid(format!("rank {leader} has no context left for another communicator"))
             })?;
             let options = parent.options.clone().context(context);
-            Ok(Some(Self::of_group(Arc::clone(&parent.transport), options, group)))
+            Ok(Some(Self::of_group(Arc::clone(&parent.transport), options, group).with_reduction(reduction)))
         }
     }
 }

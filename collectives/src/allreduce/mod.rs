@@ -79,7 +79,8 @@ impl<T: Transport> Communicator<T> {
         len: usize,
         algorithm: DenseAlgorithm,
     ) -> Result<InFlight<T>, Error> {
-        self.begin(Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), len as u64))
+        let call = Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), len as u64);
+        self.begin(self.reducing::<E>(call)?)
     }
 
     pub(crate) fn begin_allreduce<E: Element>(
@@ -89,7 +90,7 @@ impl<T: Transport> Communicator<T> {
     ) -> Result<InFlight<T>, Error> {
         algorithm.validate::<E>()?;
         let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), dim);
-        self.begin(call.with_mode(algorithm.mode(), algorithm.parameter()))
+        self.begin(self.reducing::<E>(call.with_mode(algorithm.mode(), algorithm.parameter()))?)
     }
 }
 
@@ -204,6 +205,17 @@ pub(crate) async fn dense<T: Transport, E: Element>(
     output: &mut [E],
     algorithm: DenseAlgorithm,
 ) -> Result<(), Error> {
+    dense_sum(operation, input, output, algorithm).await?;
+    operation.reduce_values(output);
+    Ok(())
+}
+
+pub(crate) async fn dense_sum<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &[E],
+    output: &mut [E],
+    algorithm: DenseAlgorithm,
+) -> Result<(), Error> {
     match algorithm {
         DenseAlgorithm::Ring => dense_ring::allreduce(operation, input, output).await,
         DenseAlgorithm::RecursiveDoubling => {
@@ -215,6 +227,14 @@ pub(crate) async fn dense<T: Transport, E: Element>(
 }
 
 pub(crate) async fn sparse<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    algorithm: &SparseAlgorithm,
+) -> Result<Stream<E>, Error> {
+    Ok(operation.reduce_stream(sparse_sum(operation, input, algorithm).await?))
+}
+
+pub(crate) async fn sparse_sum<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
     algorithm: &SparseAlgorithm,

@@ -20,7 +20,8 @@ impl<T: Transport> Communicator<T> {
     /// The `k` largest entries by magnitude of the sum: exactly, or nearly by merging and truncating pairwise.
     ///
     /// Usually `input` is this rank's own top-k. [`GlobalTopk::put_back`] says what this rank must keep for
-    /// later so that nothing is lost. What is found, and at which cost: see [`GtopkAlgorithm`].
+    /// later so that nothing is lost: it is of sums, and the same where the [mean](crate::Reduction::Mean) is
+    /// asked for, so that the inputs are P times the result and what returns. What is found, and at which cost: see [`GtopkAlgorithm`].
     ///
     /// # Errors
     /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.
@@ -48,7 +49,7 @@ impl<T: Transport> Communicator<T> {
         put_back: PutBack,
     ) -> Result<InFlight<T>, Error> {
         let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), dim);
-        self.begin(call.with_mode(put_back.code(), k as u64))
+        self.begin(self.reducing::<E>(call.with_mode(put_back.code(), k as u64))?)
     }
 }
 
@@ -110,7 +111,7 @@ impl PutBack {
 /// The result of a global top-k.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GlobalTopk<E> {
-    /// At most k entries, sums over ranks; the same bits on all ranks.
+    /// At most k entries, sums over ranks, or means; the same bits on all ranks.
     pub sum: SparseVec<E>,
     /// What this rank has to add to its residual, see [`PutBack`].
     pub put_back: SparseVec<E>,
@@ -123,7 +124,7 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     algorithm: GtopkAlgorithm,
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
-    let Partial { kept: sum, dropped } = match algorithm {
+    let Partial { kept: mut sum, dropped } = match algorithm {
         GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await?,
         GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await?,
         // What it drops is whole sums, outside the global set.
@@ -132,7 +133,9 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
         }
     };
     let put_back = put_back::put_back(input, &sum, &dropped, mode);
-    Ok(GlobalTopk { sum, put_back: put_back.map_err(|source| Error::value(operation.rank(), source))? })
+    let put_back = put_back.map_err(|source| Error::value(operation.rank(), source))?;
+    operation.reduce_values(sum.values_mut());
+    Ok(GlobalTopk { sum, put_back })
 }
 
 /// A partial result on its way, and what truncation left with this rank.

@@ -43,11 +43,13 @@ impl<T: Transport> Communicator<T> {
         root: Rank,
         input: &SparseVec<E>,
     ) -> impl Future<Output = Result<Option<Stream<E>>, Error>> + Send {
-        let begun = self.begin_rooted(root, Call::vector::<E>(Operation::Reduce, 0, input.dim()));
+        let call = self.reducing::<E>(Call::vector::<E>(Operation::Reduce, 0, input.dim()));
+        let begun = call.and_then(|call| self.begin_rooted(root, call));
         async move {
             let operation = begun?;
             let algorithm = split_gather::sparse(&operation, root.index(), input);
             let result = operation.drive(Check::Neighbour, algorithm).await;
+            let result = result.map(|sum| sum.map(|sum| operation.reduce_stream(sum)));
             operation.finish(result)
         }
     }
@@ -67,7 +69,8 @@ impl<T: Transport> Communicator<T> {
         input: &[E],
         output: &mut [E],
     ) -> impl Future<Output = Result<(), Error>> + Send {
-        let lengths = if self.rank() != root || input.len() == output.len() {
+        let is_root = self.rank() == root;
+        let lengths = if !is_root || input.len() == output.len() {
             Ok(())
         } else {
             let (input, output) = (input.len(), output.len());
@@ -76,11 +79,14 @@ impl<T: Transport> Communicator<T> {
             )))
         };
         let call = Call::vector::<E>(Operation::ReduceDense, 0, input.len() as u64);
-        let begun = lengths.and_then(|()| self.begin_rooted(root, call));
+        let begun = lengths.and_then(|()| self.begin_rooted(root, self.reducing::<E>(call)?));
         async move {
             let operation = begun?;
             let algorithm = split_gather::dense(&operation, root.index(), input, output);
             let result = operation.drive(Check::Neighbour, algorithm).await;
+            if is_root {
+                operation.reduce_values(output);
+            }
             operation.finish(result)
         }
     }

@@ -12,5 +12,6 @@ mod gtopk_exact;
 mod laws;
 mod operations;
 mod reduce_scatter;
+mod reductions;
 mod simulated;
 mod split;

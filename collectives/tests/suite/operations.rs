@@ -195,7 +195,7 @@ fn nan_is_passed_on_bit_by_bit_and_summed_to_one() {
                 let got = operation.run(&communicator, &inputs[rank]).await.unwrap();
                 match operation {
                     Reduce(root) | ReduceDense(root) if rank == root => {
-                        assert!(got[3].is_nan() && got[5].is_nan())
+                        assert!(got[3].is_nan() && got[5].is_nan());
                     }
                     _ => assert_eq!(bits(&got), bits(&operation.expected(inputs, rank))),
                 }

@@ -25,6 +25,10 @@ pub(crate) enum Operation {
     AllgatherDense = 13,
     Reduce = 14,
     ReduceDense = 15,
+    Hierarchy = 16,
+    HierarchicalAllreduceDense = 17,
+    HierarchicalAllreduce = 18,
+    HierarchicalGtopk = 19,
 }
 
 /// Those whose parameter is a root.
@@ -32,7 +36,7 @@ const ROOTED: [Operation; 4] =
     [Operation::Broadcast, Operation::BroadcastStream, Operation::Reduce, Operation::ReduceDense];
 
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 16] = [
+const OPERATIONS: [&str; 20] = [
     "?",
     "dense allreduce",
     "sparse allreduce",
@@ -49,6 +53,10 @@ const OPERATIONS: [&str; 16] = [
     "dense allgather",
     "sparse reduce",
     "dense reduce",
+    "hierarchy",
+    "hierarchical dense allreduce",
+    "hierarchical sparse allreduce",
+    "hierarchical gtopk",
 ];
 pub(crate) const ALGORITHMS: [&str; 15] = [
     "-",
@@ -130,9 +138,11 @@ impl Call {
         let reduction = |mode: u8| if mode & MEAN != 0 { "mean" } else { "sum" }.to_owned();
         tell("reduction", reduction(mine.mode), reduction(theirs.mode));
         tell("mode", name(&MODES, mine.mode & !MEAN), name(&MODES, theirs.mode & !MEAN));
-        let what = if mine.operation == Operation::Gtopk as u8 {
+        let with_k = [Operation::Gtopk, Operation::HierarchicalGtopk];
+        let is_one_of = |some: &[Operation]| some.iter().any(|one| mine.operation == *one as u8);
+        let what = if is_one_of(&with_k) {
             "k"
-        } else if ROOTED.iter().any(|rooted| mine.operation == *rooted as u8) {
+        } else if is_one_of(&ROOTED) {
             "root"
         } else if mine.algorithm == AUTO && theirs.algorithm == AUTO {
             "calibration or learning (hashed)"

@@ -17,6 +17,7 @@
 //! | [`broadcast`](Communicator::broadcast), [`broadcast_stream`](Communicator::broadcast_stream) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
+//! | allreduce and gtopk of a [`Hierarchy`], with fast and slow links | inside groups, across them, inside again |
 //!
 //! Those that sum give the mean to who [asks for it](Communicator::with_reduction). An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
 //! [`cost`] has what each algorithm costs as functions, and the lower bounds; `Auto` of either enum takes the algorithm that it
@@ -41,6 +42,7 @@ mod decode;
 mod error;
 mod group;
 mod gtopk;
+mod hierarchy;
 mod in_flight;
 mod reduce;
 mod reduce_scatter;
@@ -54,4 +56,5 @@ pub use background::{Handle, Progress};
 pub use communicator::{Communicator, Options, Traffic};
 pub use error::{Error, ErrorKind};
 pub use gtopk::{GlobalTopk, GtopkAlgorithm, PutBack};
+pub use hierarchy::Hierarchy;
 pub use reduction::Reduction;

@@ -36,15 +36,8 @@ impl<T: Transport> Communicator<T> {
         output: &mut [E],
         algorithm: DenseAlgorithm,
     ) -> impl Future<Output = Result<(), Error>> + Send {
-        let lengths = if input.len() == output.len() {
-            Ok(())
-        } else {
-            let (input, output) = (input.len(), output.len());
-            Err(Error::invalid(format!(
-                "the input has {input} elements, the output {output}: make them equal"
-            )))
-        };
-        let begun = lengths.and_then(|()| self.begin_allreduce_dense::<E>(input.len(), algorithm));
+        let operation = Operation::AllreduceDense;
+        let begun = self.begin_allreduce_dense::<E>(operation, input.len(), output.len(), algorithm);
         async move {
             let operation = begun?;
             let algorithm = dense(&operation, input, output, algorithm);
@@ -66,7 +59,7 @@ impl<T: Transport> Communicator<T> {
         input: &SparseVec<E>,
         algorithm: &SparseAlgorithm,
     ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
-        let begun = self.begin_allreduce::<E>(input.dim(), algorithm);
+        let begun = self.begin_allreduce::<E>(Operation::Allreduce, input.dim(), algorithm);
         async move {
             let operation = begun?;
             let result = operation.drive(Check::Neighbour, sparse(&operation, input, algorithm)).await;
@@ -76,20 +69,27 @@ impl<T: Transport> Communicator<T> {
 
     pub(crate) fn begin_allreduce_dense<E: Element>(
         &self,
-        len: usize,
+        operation: Operation,
+        input: usize,
+        output: usize,
         algorithm: DenseAlgorithm,
     ) -> Result<InFlight<T>, Error> {
-        let call = Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), len as u64);
+        if input != output {
+            let detail = format!("the input has {input} elements, the output {output}: make them equal");
+            return Err(Error::invalid(detail));
+        }
+        let call = Call::vector::<E>(operation, algorithm.code(), input as u64);
         self.begin(self.reducing::<E>(call)?)
     }
 
     pub(crate) fn begin_allreduce<E: Element>(
         &self,
+        operation: Operation,
         dim: u64,
         algorithm: &SparseAlgorithm,
     ) -> Result<InFlight<T>, Error> {
         algorithm.validate::<E>()?;
-        let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), dim);
+        let call = Call::vector::<E>(operation, algorithm.code(), dim);
         self.begin(self.reducing::<E>(call.with_mode(algorithm.mode(), algorithm.parameter()))?)
     }
 }

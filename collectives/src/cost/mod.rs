@@ -32,6 +32,7 @@
 pub mod bounds;
 pub(crate) mod choice;
 mod doubling;
+mod hierarchy;
 mod operations;
 mod phases;
 mod sizes;
@@ -47,6 +48,7 @@ use crate::topology::rounds;
 use crate::{DenseAlgorithm, GtopkAlgorithm, SparseAlgorithm};
 
 pub use choice::{choose_dense, choose_sparse};
+pub use hierarchy::{hierarchical_dense, hierarchical_gtopk, hierarchical_sparse};
 pub use operations::{
     allgather, allgather_dense, allgather_sparse, barrier, broadcast, reduce, reduce_dense, reduce_scatter,
     reduce_scatter_dense,
@@ -235,7 +237,7 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
             GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
-            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, link),
+            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, work.entries, link),
         }
         .with_work(link, merged, 0.0)
 }

@@ -88,13 +88,13 @@ pub(super) fn rabenseifner(work: &Workload, link: &Link) -> Cost {
     }
 }
 
-/// Agreements on ranges and on how many of each owner's sums to gather, the split between them, and the gather.
-pub(super) fn exact(work: &Workload, link: &Link) -> Cost {
-    let (ranks, k) = (work.ranks as f64, usize::try_from(work.entries).unwrap_or(usize::MAX));
+/// The `entries` largest: agreements on ranges and on how many of each owner's sums to gather, the split between them, and the gather.
+pub(super) fn exact(work: &Workload, entries: u64, link: &Link) -> Cost {
+    let (ranks, k) = (work.ranks as f64, usize::try_from(entries).unwrap_or(usize::MAX));
     let sums = work.union(work.ranks) / ranks;
     let (support, magnitudes) = exact::told(k, work.ranks, sums as usize, work.value);
     let tell = |bytes: usize| bruck(work.ranks, (HEADER + bytes) as f64, link);
-    let block = sizes::sparse(work, work.dim as f64 / ranks, (work.entries as f64 / ranks).min(sums));
+    let block = sizes::sparse(work, work.dim as f64 / ranks, (entries as f64 / ranks).min(sums));
     let agreed = support.map_or(Cost::default(), tell) + split(work, link) + tell(magnitudes);
     agreed + bruck(work.ranks, block, link).with_work(link, 2.0 * work.entries as f64, 0.0)
 }

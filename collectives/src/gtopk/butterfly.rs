@@ -8,7 +8,7 @@
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
-use super::{Partial, decode_partial, merge_truncated};
+use super::{Partial, decode_partial, merge_truncated, share};
 use crate::error::Error;
 use crate::in_flight::{InFlight, Lane};
 use crate::topology::{Fold, Role};
@@ -51,14 +51,4 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         }
     }
     Ok(partial)
-}
-
-/// The entries that one member of a group puts back.
-fn share<E: Element>(
-    dropped: &SparseVec<E>,
-    member: usize,
-    group: usize,
-) -> Result<SparseVec<E>, sparse_core::Error> {
-    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
-    SparseVec::new(dropped.dim(), indices, values)
 }

@@ -13,7 +13,7 @@ use crate::in_flight::{Check, InFlight};
 
 mod butterfly;
 pub(crate) mod exact;
-mod put_back;
+pub(crate) mod put_back;
 mod tree;
 
 impl<T: Transport> Communicator<T> {
@@ -32,7 +32,7 @@ impl<T: Transport> Communicator<T> {
         algorithm: GtopkAlgorithm,
         put_back: PutBack,
     ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
-        let begun = self.begin_gtopk::<E>(input.dim(), k, algorithm, put_back);
+        let begun = self.begin_gtopk::<E>(Operation::Gtopk, input.dim(), k, algorithm, put_back);
         async move {
             let operation = begun?;
             let algorithm = gtopk(&operation, input, k, algorithm, put_back);
@@ -43,12 +43,13 @@ impl<T: Transport> Communicator<T> {
 
     pub(crate) fn begin_gtopk<E: Element>(
         &self,
+        operation: Operation,
         dim: u64,
         k: usize,
         algorithm: GtopkAlgorithm,
         put_back: PutBack,
     ) -> Result<InFlight<T>, Error> {
-        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), dim);
+        let call = Call::vector::<E>(operation, algorithm.code(), dim);
         self.begin(self.reducing::<E>(call.with_mode(put_back.code(), k as u64))?)
     }
 }
@@ -124,25 +125,35 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     algorithm: GtopkAlgorithm,
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
-    let Partial { kept: mut sum, dropped } = match algorithm {
-        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await?,
-        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await?,
-        // What it drops is whole sums, outside the global set.
-        GtopkAlgorithm::Exact => {
-            Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() }
-        }
-    };
+    let Partial { kept: mut sum, dropped } = partial(operation, input, k, algorithm).await?;
     let put_back = put_back::put_back(input, &sum, &dropped, mode);
     let put_back = put_back.map_err(|source| Error::value(operation.rank(), source))?;
     operation.reduce_values(sum.values_mut());
     Ok(GlobalTopk { sum, put_back })
 }
 
+/// The result, or that of a part of the ranks, and what was dropped on the way.
+pub(crate) async fn partial<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    k: usize,
+    algorithm: GtopkAlgorithm,
+) -> Result<Partial<E>, Error> {
+    match algorithm {
+        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await,
+        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await,
+        // What it drops is whole sums, outside the global set.
+        GtopkAlgorithm::Exact => {
+            Ok(Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() })
+        }
+    }
+}
+
 /// A partial result on its way, and what truncation left with this rank.
-struct Partial<E> {
-    kept: SparseVec<E>,
+pub(crate) struct Partial<E> {
+    pub(crate) kept: SparseVec<E>,
     /// Sums that were dropped and are this rank's to put back.
-    dropped: Vec<SparseVec<E>>,
+    pub(crate) dropped: Vec<SparseVec<E>>,
 }
 
 impl<E: Element> Partial<E> {
@@ -163,7 +174,7 @@ fn merge_truncated<E: Element>(
 }
 
 /// Decodes a partial result: sparse, and no longer than k.
-fn decode_partial<E: Element>(
+pub(crate) fn decode_partial<E: Element>(
     frame: sparse_core::wire::Frame,
     from: usize,
     dim: u64,
@@ -175,4 +186,14 @@ fn decode_partial<E: Element>(
         return Err(Error::malformed(from, format!("{nnz} entries where at most {k} belong")));
     }
     Ok(partial)
+}
+
+/// The entries that one member of a group puts back.
+pub(crate) fn share<E: Element>(
+    dropped: &SparseVec<E>,
+    member: usize,
+    group: usize,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
+    SparseVec::new(dropped.dim(), indices, values)
 }

@@ -9,6 +9,7 @@ mod costs;
 mod failures;
 mod gtopk;
 mod gtopk_exact;
+mod hierarchy;
 mod laws;
 mod operations;
 mod reduce_scatter;

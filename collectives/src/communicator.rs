@@ -45,6 +45,7 @@ pub struct Communicator<T: Transport> {
     shared: Arc<Shared<T>>,
     /// The collectives that go on by themselves.
     pool: Arc<Pool>,
+    /// What reducing operations of this handle give.
     pub(crate) reduction: Reduction,
 }
 
@@ -63,8 +64,8 @@ pub struct Options {
     /// What the `Auto` algorithms choose by, until a [calibration](Communicator::calibrate); the same on every rank.
     /// Default: that of [`Link`].
     pub link: Link,
-    /// Whether [`SparseAlgorithm::Auto`](crate::SparseAlgorithm::Auto) corrects its predictions by the times that its calls took; the same on every rank.
-    /// The choice, and with it the last bits of a sum, then depends on timing; all ranks still choose alike.
+    /// Whether [`SparseAlgorithm::Auto`](crate::SparseAlgorithm::Auto) corrects its predictions by the times that its calls
+    /// took; the same on every rank. The choice, and with it the last bits of a sum, then depends on timing; all ranks still choose alike.
     /// Default: no.
     pub learn: bool,
 }

@@ -1,7 +1,8 @@
 //! The costs of a [`Hierarchy`](crate::Hierarchy) of groups with as many ranks each: inside, across, and inside again.
 //!
 //! `across` is what a rank has of the network across the groups while all ranks of its group use it: where they share one link,
-//! its `beta` and `overhead` are as many times those of the link.
+//! its `beta` and `overhead` are as many times those of the link. Messages and bytes are those of the phases together, each of the
+//! rank that sends the most in it.
 
 use super::{Cost, Link, Workload, check, dense, gtopk, phases, sizes, sparse};
 use crate::{DenseAlgorithm, GtopkAlgorithm, SparseAlgorithm};

@@ -6,7 +6,7 @@
 //! an allreduce of the leaders and a broadcast.
 //! Cost, with `g` ranks in the group and `n` bytes of a shard: `alpha + (g-1) n beta` and `ceil(log2 g) alpha + (S-1) n beta` inside,
 //! and what the algorithm costs across, for a shard over as many ranks as there are groups. Where a rank owns no shard, it sends S
-//! shards, and owners pass on up to `ceil(log2 g)` times theirs.
+//! shards, and owners pass on up to `ceil(log2 g)` times theirs; ranks that own none get empty messages, so that all hear of all.
 //! Sums: in the order of ranks in each group, rounded once; across the groups as the algorithm has it, whose ranks are the groups
 //! in the order of their lowest ranks. All ranks get the bytes of the same sums.
 

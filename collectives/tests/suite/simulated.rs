@@ -228,6 +228,116 @@ fn every_algorithm_takes_the_time_that_its_formula_says() {
     }
 }
 
+/// Seconds of one collective of a hierarchy of so many groups, each of neighbouring ranks, and each rank's traffic.
+fn simulate_hierarchy(
+    algorithm: &Algorithm,
+    network: &Network,
+    groups: usize,
+    input: impl Fn(u64) -> SparseVec<f32>,
+) -> (f64, Vec<Traffic>) {
+    const BEGIN: Duration = Duration::from_secs(1);
+    let input = &input;
+    let run = sim::run(network, |transport| async move {
+        let communicator = Communicator::new(transport);
+        let (rank, ranks) = (communicator.rank().0, communicator.world_size());
+        let (input, size) = (input(rank.into()), (ranks / groups) as u32);
+        let hierarchy = communicator.hierarchy(rank / size).await.unwrap();
+        let transport = communicator.transport();
+        transport.sleep(BEGIN - transport.now()).await;
+        match algorithm {
+            Dense(algorithm) => {
+                let mut sum = vec![0.0; input.dim() as usize];
+                hierarchy.allreduce_dense(&input.to_dense(), &mut sum, *algorithm).await.unwrap();
+            }
+            Sparse(algorithm) => drop(hierarchy.allreduce(&input, algorithm).await.unwrap()),
+            Gtopk(algorithm) => {
+                let k = input.nnz();
+                drop(hierarchy.gtopk(&input, k, *algorithm, PutBack::Conserving).await.unwrap());
+            }
+            Other(_) => unreachable!("not of a hierarchy"),
+        }
+        (transport.now() - BEGIN, hierarchy.communicator().traffic())
+    });
+    let (times, traffic): (Vec<_>, Vec<_>) = run.unwrap().outputs.into_iter().unzip();
+    (times.into_iter().max().unwrap().as_secs_f64(), traffic)
+}
+
+fn cost_of_hierarchy(
+    algorithm: &Algorithm,
+    work: &Workload,
+    groups: usize,
+    inside: &Link,
+    across: &Link,
+) -> Cost {
+    match algorithm {
+        Dense(algorithm) => cost::hierarchical_dense(*algorithm, work, groups, inside, across),
+        Sparse(algorithm) => cost::hierarchical_sparse(algorithm, work, groups, inside, across),
+        Gtopk(algorithm) => cost::hierarchical_gtopk(*algorithm, work, groups, inside, across),
+        Other(_) => unreachable!("not of a hierarchy"),
+    }
+}
+
+#[test]
+fn a_hierarchy_takes_the_time_that_its_formula_says() {
+    let link = Link::new(50e-6, 8e-9).overhead(5e-6);
+    for (ranks, groups) in [(4, 2), (6, 3), (8, 4), (8, 2), (9, 3), (16, 4), (6, 1), (6, 6)] {
+        let work = Workload::uniform(ranks, 60_000, 1_200, 4);
+        for algorithm in [
+            Dense(DenseAlgorithm::Ring),
+            Dense(DenseAlgorithm::RecursiveDoubling),
+            Sparse(SparseAlgorithm::SsarRecursiveDoubling),
+            Sparse(SparseAlgorithm::SsarSplitAllgather),
+            Sparse(SparseAlgorithm::TopkAllgather),
+            Gtopk(GtopkAlgorithm::Tree),
+            Gtopk(GtopkAlgorithm::Butterfly),
+            Gtopk(GtopkAlgorithm::Exact),
+        ] {
+            let cost = cost_of_hierarchy(&algorithm, &work, groups, &link, &link);
+            let network = network(ranks, &link);
+            let (time, traffic) = simulate_hierarchy(&algorithm, &network, groups, |rank| input(&work, rank));
+            let bytes =
+                traffic.iter().map(|traffic| traffic.bytes_sent.max(traffic.bytes_received)).max().unwrap();
+            let messages = traffic.iter().map(|traffic| traffic.messages_sent).max().unwrap();
+            let what =
+                format!("{algorithm:?}, P = {ranks}, {groups} groups: {cost:?}, but {time} s, {bytes} bytes");
+            // Who sends the most inside need not send the most across.
+            let size = ranks / groups;
+            let is_bound =
+                matches!(algorithm, Gtopk(_)) && !(size.is_power_of_two() && groups.is_power_of_two());
+            assert!(messages == cost.messages || is_bound && messages < cost.messages, "{what}");
+            // Owners' shares of the largest differ by chance; and who has found the largest of its group goes on before the
+            // others of the group know them.
+            let (least, tolerance) = if matches!(algorithm, Gtopk(_)) { (0.7, 0.1) } else { (0.97, 0.03) };
+            let share = bytes as f64 / cost.bytes;
+            assert!(share < 1.0 + tolerance && (share > 1.0 - tolerance || is_bound), "{what}");
+            assert!(time / cost.network > least && time / cost.network < 1.0 + tolerance, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_hierarchy_saves_what_groups_have_in_common_on_the_links_between_hosts() {
+    // Four hosts of four ranks each, who share a link of 1 Gbit/s.
+    let (ranks, hosts) = (16, 4);
+    let network = Network::new(ranks).alpha(Duration::from_micros(50)).rate(125e6);
+    let network = network.hosts(ranks / hosts, Duration::from_nanos(100), 1e11);
+    let (inside, across) = (Link::new(1e-7, 1e-11), Link::new(50e-6, 4.0 * 8e-9));
+    // All ranks have the same support.
+    let work = Workload::uniform(ranks, 400_000, 20_000, 4).with_union(20_000.0);
+    for algorithm in
+        &[SparseAlgorithm::SsarSplitAllgather, SparseAlgorithm::SsarRecursiveDoubling].map(Sparse)
+    {
+        let (time, _) = simulate_hierarchy(algorithm, &network, hosts, |_| input(&work, 0));
+        let expected = cost_of_hierarchy(algorithm, &work, hosts, &inside, &across).network;
+        assert!((time / expected - 1.0).abs() < 0.1, "{algorithm:?}: {time}, not {expected}");
+        let flat = sim::run(&network, |transport| async move {
+            algorithm.run(&Communicator::new(transport), &input(&work, 0)).await;
+        });
+        let flat = flat.unwrap().time.as_secs_f64();
+        assert!(time < 0.5 * flat, "{algorithm:?}: {time}, flat {flat}");
+    }
+}
+
 #[test]
 fn formulas_hold_for_very_short_vectors_and_for_none() {
     for ranks in [2, 3, 5, 8] {

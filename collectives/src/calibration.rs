@@ -5,6 +5,7 @@
 //! message from everybody. Each rank takes the median of its rounds and times a merge and an addition of its own;
 //! of all ranks' measurements the largest hold, since a collective is as slow as its slowest rank.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -14,9 +15,11 @@ use sparse_core::{SparseVec, add_assign};
 use transport::Transport;
 
 use crate::allgather;
+use crate::call::{Call, Operation};
+use crate::communicator::Communicator;
 use crate::cost::Link;
 use crate::error::Error;
-use crate::in_flight::{InFlight, Lane};
+use crate::in_flight::{Check, InFlight, Lane, lock};
 use crate::topology::{after, before};
 
 const ROUNDS: usize = 31;
@@ -26,6 +29,48 @@ const SHORT: usize = 64 << 10;
 const LONG: usize = 1 << 20;
 /// Above this time for 64 KiB, less than 5 MB/s, a MiB would take too long.
 const SLOW: f64 = 0.0125;
+
+impl<T: Transport> Communicator<T> {
+    /// Measures what messages, merging and adding cost, and lets the `Auto` algorithms of this communicator and its clones choose by
+    /// it.
+    ///
+    /// Every rank calls it, and all get the same link: the largest of what the ranks measured with the transport's
+    /// clock, alpha from headers that each rank passes to the next, beta from 1 MiB so passed, in both directions at once. It takes
+    /// about 50 rounds, 12 MiB for each rank; where 64 KiB take more than 12.5 ms, no more than these. Other operations
+    /// beside it disturb it: await it first. A rank alone keeps what it had of messages.
+    ///
+    /// Measurements vary, so the choice of `Auto` after it, and with it the last bits of a sum, may differ from one run to
+    /// the next: set [`Options::link`](crate::Options::link) to what was measured once where that matters.
+    ///
+    /// # Errors
+    /// What every operation can meet.
+    ///
+    /// ```
+    /// use collectives::{Communicator, SparseAlgorithm};
+    /// use sparse_core::SparseVec;
+    ///
+    /// let sums = testkit::run_world(testkit::local_world(3), |transport| async move {
+    ///     let communicator = Communicator::new(transport);
+    ///     let link = communicator.calibrate().await?;
+    ///     assert_eq!(communicator.link(), link);
+    ///     let mine = SparseVec::new(1_000_000, vec![7, 100 + communicator.rank().0], vec![1.0_f32, 2.0])?;
+    ///     let sum = communicator.allreduce(&mine, &SparseAlgorithm::Auto).await?;
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sum.nnz())
+    /// });
+    /// assert!(sums.into_iter().all(|nnz| nnz.unwrap() == 4));
+    /// ```
+    pub fn calibrate(&self) -> impl Future<Output = Result<Link, Error>> + Send {
+        let begun = self.begin(Call::plain(Operation::Calibrate, 0));
+        async move {
+            let operation = begun?;
+            let result = operation.drive(Check::Neighbour, calibrate(&operation)).await;
+            if let Ok(link) = result {
+                *lock(&self.shared().link) = link;
+            }
+            operation.finish(result)
+        }
+    }
+}
 
 pub(crate) async fn calibrate<T: Transport>(operation: &InFlight<T>) -> Result<Link, Error> {
     let (entry, value) = work(operation)?;

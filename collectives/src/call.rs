@@ -4,6 +4,7 @@ use std::fmt;
 
 use sparse_core::wire::Fingerprint;
 use sparse_core::{DType, Element};
+use transport::Rank;
 
 /// The operation's code in a fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,10 +20,23 @@ pub(crate) enum Operation {
     ReduceScatter = 8,
     ReduceScatterDense = 9,
     Calibrate = 10,
+    BroadcastStream = 11,
+    AllgatherSparse = 12,
+    AllgatherDense = 13,
+    Reduce = 14,
+    ReduceDense = 15,
+    Hierarchy = 16,
+    HierarchicalAllreduceDense = 17,
+    HierarchicalAllreduce = 18,
+    HierarchicalGtopk = 19,
 }
 
+/// Those whose parameter is a root.
+const ROOTED: [Operation; 4] =
+    [Operation::Broadcast, Operation::BroadcastStream, Operation::Reduce, Operation::ReduceDense];
+
 /// Names of operations, algorithms and modes by their codes; codes are never reused.
-const OPERATIONS: [&str; 11] = [
+const OPERATIONS: [&str; 20] = [
     "?",
     "dense allreduce",
     "sparse allreduce",
@@ -34,6 +48,15 @@ const OPERATIONS: [&str; 11] = [
     "sparse reduce_scatter",
     "dense reduce_scatter",
     "calibration",
+    "broadcast of a stream",
+    "sparse allgather",
+    "dense allgather",
+    "sparse reduce",
+    "dense reduce",
+    "hierarchy",
+    "hierarchical dense allreduce",
+    "hierarchical sparse allreduce",
+    "hierarchical gtopk",
 ];
 pub(crate) const ALGORITHMS: [&str; 15] = [
     "-",
@@ -54,6 +77,8 @@ pub(crate) const ALGORITHMS: [&str; 15] = [
 ];
 /// The code of the choice among algorithms. Its parameter is what all ranks choose by.
 pub(crate) const AUTO: u8 = 14;
+/// Set in the mode of a call that gives means.
+const MEAN: u8 = 1 << 7;
 const MODES: [&str; 4] = ["-", "conserving put-back", "paper put-back", "quantized"];
 
 /// One call of a collective: what all ranks must agree on.
@@ -74,8 +99,27 @@ impl Call {
 
     pub(crate) const fn with_mode(mut self, mode: u8, parameter: u64) -> Self {
         self.0.mode = mode;
+        self.with_parameter(parameter)
+    }
+
+    pub(crate) const fn with_parameter(mut self, parameter: u64) -> Self {
         self.0.parameter = parameter;
         self
+    }
+
+    /// The same, giving the mean.
+    pub(crate) const fn of_mean(mut self) -> Self {
+        self.0.mode |= MEAN;
+        self
+    }
+
+    pub(crate) const fn is_of_mean(&self) -> bool {
+        self.0.mode & MEAN != 0
+    }
+
+    /// With this root.
+    pub(crate) const fn with_root(self, root: Rank) -> Self {
+        self.with_parameter(root.0 as u64)
     }
 
     /// How the other rank's call differs, in words; only what differs is told.
@@ -91,10 +135,14 @@ impl Call {
         tell("algorithm", name(&ALGORITHMS, mine.algorithm), name(&ALGORITHMS, theirs.algorithm));
         tell("dtype", dtype(mine.dtype), dtype(theirs.dtype));
         tell("dimension", mine.dim.to_string(), theirs.dim.to_string());
-        tell("mode", name(&MODES, mine.mode), name(&MODES, theirs.mode));
-        let what = if mine.operation == Operation::Gtopk as u8 {
+        let reduction = |mode: u8| if mode & MEAN != 0 { "mean" } else { "sum" }.to_owned();
+        tell("reduction", reduction(mine.mode), reduction(theirs.mode));
+        tell("mode", name(&MODES, mine.mode & !MEAN), name(&MODES, theirs.mode & !MEAN));
+        let with_k = [Operation::Gtopk, Operation::HierarchicalGtopk];
+        let is_one_of = |some: &[Operation]| some.iter().any(|one| mine.operation == *one as u8);
+        let what = if is_one_of(&with_k) {
             "k"
-        } else if mine.operation == Operation::Broadcast as u8 {
+        } else if is_one_of(&ROOTED) {
             "root"
         } else if mine.algorithm == AUTO && theirs.algorithm == AUTO {
             "calibration or learning (hashed)"

@@ -1,22 +1,17 @@
-use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use sparse_core::{Element, SparseVec, Stream};
 use transport::{Buffers, Rank, Transport};
 
 use crate::allreduce::auto::{Learned, model};
-use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
 use crate::background::{Pool, Progress};
-use crate::call::{AUTO, Call, Operation};
+use crate::call::{AUTO, Call};
 use crate::cost::Link;
 use crate::error::Error;
 use crate::group::{FIRST_DERIVED, Group};
-use crate::gtopk::{self, GlobalTopk, GtopkAlgorithm, PutBack};
-use crate::in_flight::{Check, InFlight, lock};
-use crate::{allgather, broadcast, calibration};
+use crate::in_flight::{InFlight, lock};
+use crate::reduction::Reduction;
 
 /// Collective operations of one group of ranks over one [`Transport`].
 ///
@@ -50,6 +45,8 @@ pub struct Communicator<T: Transport> {
     shared: Arc<Shared<T>>,
     /// The collectives that go on by themselves.
     pool: Arc<Pool>,
+    /// What reducing operations of this handle give.
+    pub(crate) reduction: Reduction,
 }
 
 /// How a [`Communicator`] behaves.
@@ -67,8 +64,8 @@ pub struct Options {
     /// What the `Auto` algorithms choose by, until a [calibration](Communicator::calibrate); the same on every rank.
     /// Default: that of [`Link`].
     pub link: Link,
-    /// Whether [`SparseAlgorithm::Auto`] corrects its predictions by the times that its calls took; the same on every rank.
-    /// The choice, and with it the last bits of a sum, then depends on timing; all ranks still choose alike.
+    /// Whether [`SparseAlgorithm::Auto`](crate::SparseAlgorithm::Auto) corrects its predictions by the times that its calls
+    /// took; the same on every rank. The choice, and with it the last bits of a sum, then depends on timing; all ranks still choose alike.
     /// Default: no.
     pub learn: bool,
 }
@@ -162,7 +159,7 @@ impl<T: Transport> Communicator<T> {
             poison: Mutex::new(None),
             buffers: Buffers::default(),
         };
-        Self { shared: Arc::new(shared), pool }
+        Self { shared: Arc::new(shared), pool, reduction: Reduction::Sum }
     }
 
     /// This process's rank among those that take part: that of the transport, but for communicators made by
@@ -191,203 +188,6 @@ impl<T: Transport> Communicator<T> {
         *lock(&self.shared.link)
     }
 
-    /// Measures what messages, merging and adding cost, and lets the `Auto` algorithms of this communicator and its clones choose by
-    /// it.
-    ///
-    /// Every rank calls it, and all get the same link: the largest of what the ranks measured with the transport's
-    /// clock, alpha from headers that each rank passes to the next, beta from 1 MiB so passed, in both directions at once. It takes
-    /// about 50 rounds, 12 MiB for each rank; where 64 KiB take more than 12.5 ms, no more than these. Other operations
-    /// beside it disturb it: await it first. A rank alone keeps what it had of messages.
-    ///
-    /// Measurements vary, so the choice of `Auto` after it, and with it the last bits of a sum, may differ from one run to
-    /// the next: set [`Options::link`] to what was measured once where that matters.
-    ///
-    /// # Errors
-    /// What every operation can meet.
-    ///
-    /// ```
-    /// use collectives::{Communicator, SparseAlgorithm};
-    /// use sparse_core::SparseVec;
-    ///
-    /// let sums = testkit::run_world(testkit::local_world(3), |transport| async move {
-    ///     let communicator = Communicator::new(transport);
-    ///     let link = communicator.calibrate().await?;
-    ///     assert_eq!(communicator.link(), link);
-    ///     let mine = SparseVec::new(1_000_000, vec![7, 100 + communicator.rank().0], vec![1.0_f32, 2.0])?;
-    ///     let sum = communicator.allreduce(&mine, &SparseAlgorithm::Auto).await?;
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sum.nnz())
-    /// });
-    /// assert!(sums.into_iter().all(|nnz| nnz.unwrap() == 4));
-    /// ```
-    pub fn calibrate(&self) -> impl Future<Output = Result<Link, Error>> + Send {
-        let begun = self.begin(Call::plain(Operation::Calibrate, 0));
-        async move {
-            let operation = begun?;
-            let result = operation.drive(Check::Neighbour, calibration::calibrate(&operation)).await;
-            if let Ok(link) = result {
-                *lock(&self.shared.link) = link;
-            }
-            operation.finish(result)
-        }
-    }
-
-    /// Sums dense vectors: `output = sum of all ranks' input`, elementwise, each of length N.
-    ///
-    /// Cost: see [`DenseAlgorithm`]. Half types are rounded at every addition.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the lengths differ; [`Error::Value`] if an integer sum overflows;
-    /// and what every operation can meet. After an error `output` holds no meaningful values.
-    pub fn allreduce_dense<E: Element>(
-        &self,
-        input: &[E],
-        output: &mut [E],
-        algorithm: DenseAlgorithm,
-    ) -> impl Future<Output = Result<(), Error>> + Send {
-        let lengths = if input.len() == output.len() {
-            Ok(())
-        } else {
-            let (input, output) = (input.len(), output.len());
-            Err(Error::invalid(format!(
-                "the input has {input} elements, the output {output}: make them equal"
-            )))
-        };
-        let begun = lengths.and_then(|()| self.begin_allreduce_dense::<E>(input.len(), algorithm));
-        async move {
-            let operation = begun?;
-            let algorithm = allreduce::dense(&operation, input, output, algorithm);
-            let result = operation.drive(Check::Neighbour, algorithm).await;
-            operation.finish(result)
-        }
-    }
-
-    /// Sums sparse vectors of the same dimension over all ranks.
-    ///
-    /// The sum is exact but for rounding (and quantization, where asked for); it comes sparse or
-    /// dense, as is smaller, alike on all ranks. Cost: see [`SparseAlgorithm`].
-    ///
-    /// # Errors
-    /// [`Error::Value`] if an integer sum overflows or a value cannot be quantized;
-    /// [`Error::InvalidArgument`] if integers are to be quantized; and what every operation can meet.
-    pub fn allreduce<E: Element>(
-        &self,
-        input: &SparseVec<E>,
-        algorithm: &SparseAlgorithm,
-    ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
-        let begun = self.begin_allreduce::<E>(input.dim(), algorithm);
-        async move {
-            let operation = begun?;
-            let result =
-                operation.drive(Check::Neighbour, allreduce::sparse(&operation, input, algorithm)).await;
-            operation.finish(result)
-        }
-    }
-
-    /// The `k` largest entries by magnitude of the sum: exactly, or nearly by merging and truncating pairwise.
-    ///
-    /// Usually `input` is this rank's own top-k. [`GlobalTopk::put_back`] says what this rank must keep for
-    /// later so that nothing is lost. What is found, and at which cost: see [`GtopkAlgorithm`].
-    ///
-    /// # Errors
-    /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.
-    pub fn gtopk<E: Element>(
-        &self,
-        input: &SparseVec<E>,
-        k: usize,
-        algorithm: GtopkAlgorithm,
-        put_back: PutBack,
-    ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
-        let begun = self.begin_gtopk::<E>(input.dim(), k, algorithm, put_back);
-        async move {
-            let operation = begun?;
-            let algorithm = gtopk::gtopk(&operation, input, k, algorithm, put_back);
-            let result = operation.drive(Check::Neighbour, algorithm).await;
-            operation.finish(result)
-        }
-    }
-
-    /// Gathers one block of bytes from every rank, in rank order; blocks may differ in length.
-    ///
-    /// Bruck's algorithm. Cost: `ceil(log2 P) alpha + (P-1) n beta` for blocks of `n` bytes; each
-    /// block adds 8 bytes wherever it travels.
-    ///
-    /// # Errors
-    /// What every operation can meet.
-    pub fn allgather(&self, block: Bytes) -> impl Future<Output = Result<Vec<Bytes>, Error>> + Send {
-        let begun = self.begin(Call::plain(Operation::Allgather, 0));
-        async move {
-            let operation = begun?;
-            let result = operation.drive(Check::Neighbour, allgather::bruck(&operation, block)).await;
-            operation.finish(result)
-        }
-    }
-
-    /// Gives every rank the payload of `root`; what the other ranks pass is ignored.
-    ///
-    /// Binomial tree. Cost: `ceil(log2 P) (alpha + n beta)` for `n` bytes. Returns only after every
-    /// rank has called it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if `root` is not a rank; and what every operation can meet.
-    pub fn broadcast(&self, root: Rank, payload: Bytes) -> impl Future<Output = Result<Bytes, Error>> + Send {
-        let ranks = self.world_size();
-        let known = if root.index() < ranks {
-            Ok(())
-        } else {
-            Err(Error::invalid(format!("the root is rank {root}, but there are only {ranks} ranks")))
-        };
-        let begun = known.and_then(|()| self.begin(Call::plain(Operation::Broadcast, u64::from(root.0))));
-        async move {
-            let operation = begun?;
-            let algorithm = broadcast::binomial(&operation, root.index(), payload);
-            let result = operation.drive(Check::Everyone, algorithm).await;
-            operation.finish(result)
-        }
-    }
-
-    /// Returns once every rank has called it. Dissemination: `ceil(log2 P) alpha`.
-    ///
-    /// # Errors
-    /// What every operation can meet.
-    pub fn barrier(&self) -> impl Future<Output = Result<(), Error>> + Send {
-        let begun = self.begin(Call::plain(Operation::Barrier, 0));
-        async move {
-            let operation = begun?;
-            // The check that every rank made the same call is a barrier.
-            let result = operation.drive(Check::Everyone, std::future::ready(Ok(()))).await;
-            operation.finish(result)
-        }
-    }
-
-    pub(crate) fn begin_allreduce_dense<E: Element>(
-        &self,
-        len: usize,
-        algorithm: DenseAlgorithm,
-    ) -> Result<InFlight<T>, Error> {
-        self.begin(Call::vector::<E>(Operation::AllreduceDense, algorithm.code(), len as u64))
-    }
-
-    pub(crate) fn begin_allreduce<E: Element>(
-        &self,
-        dim: u64,
-        algorithm: &SparseAlgorithm,
-    ) -> Result<InFlight<T>, Error> {
-        algorithm.validate::<E>()?;
-        let call = Call::vector::<E>(Operation::Allreduce, algorithm.code(), dim);
-        self.begin(call.with_mode(algorithm.mode(), algorithm.parameter()))
-    }
-
-    pub(crate) fn begin_gtopk<E: Element>(
-        &self,
-        dim: u64,
-        k: usize,
-        algorithm: GtopkAlgorithm,
-        put_back: PutBack,
-    ) -> Result<InFlight<T>, Error> {
-        let call = Call::vector::<E>(Operation::Gtopk, algorithm.code(), dim);
-        self.begin(call.with_mode(put_back.code(), k as u64))
-    }
-
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -403,7 +203,7 @@ impl<T: Transport> Communicator<T> {
         let link = self.link();
         // A call whose algorithm is to be chosen says by what.
         let chosen = call.0.algorithm == AUTO;
-        let call = if chosen { call.with_mode(0, model(&link, self.shared.options.learn)) } else { call };
+        let call = if chosen { call.with_parameter(model(&link, self.shared.options.learn)) } else { call };
         Ok(InFlight::new(Arc::clone(&self.shared), call, link))
     }
 
@@ -414,7 +214,7 @@ impl<T: Transport> Communicator<T> {
 
 impl<T: Transport> Clone for Communicator<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool) }
+        Self { shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool), reduction: self.reduction }
     }
 }
 
@@ -423,6 +223,7 @@ impl<T: Transport> std::fmt::Debug for Communicator<T> {
         f.debug_struct("Communicator")
             .field("rank", &self.rank())
             .field("world_size", &self.world_size())
+            .field("reduction", &self.reduction)
             .field("options", &self.shared.options)
             .finish_non_exhaustive()
     }

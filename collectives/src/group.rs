@@ -25,7 +25,12 @@ impl Group {
     /// The group of these ranks of the world, of which this is one.
     pub(crate) fn of(members: Vec<Rank>, this: Rank) -> Option<Self> {
         let rank = members.iter().position(|member| *member == this)?;
-        Some(Self { rank, size: members.len(), members: Some(members.into()) })
+        Some(Self::new(members, rank))
+    }
+
+    /// The group of these ranks of the world, this one with that number.
+    pub(crate) fn new(members: Vec<Rank>, rank: usize) -> Self {
+        Self { rank, size: members.len(), members: Some(members.into()) }
     }
 
     /// This rank's number in the group.
@@ -45,6 +50,11 @@ impl Group {
     pub(crate) fn in_world(&self, rank: usize) -> Rank {
         let member = self.members.as_ref().and_then(|members| members.get(rank)).copied();
         member.unwrap_or_else(|| Rank::from_index(rank))
+    }
+
+    /// The group of these ranks of this group.
+    pub(crate) fn part(&self, of: &Self) -> Self {
+        Self::new((0..of.size).map(|rank| self.in_world(of.in_world(rank).index())).collect(), of.rank)
     }
 
     /// An error of the transport, which names ranks of the world, as one that names ranks of the group where

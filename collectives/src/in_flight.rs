@@ -19,6 +19,7 @@ use crate::communicator::Shared;
 use crate::cost::Link;
 use crate::decode;
 use crate::error::{Error, list};
+use crate::group::Group;
 use crate::topology;
 
 /// Tag numbers of one collective: the low bits of a tag number, below the collective's sequence.
@@ -44,11 +45,13 @@ pub(crate) enum Check {
 
 pub(crate) struct InFlight<T: Transport> {
     shared: Arc<Shared<T>>,
+    /// Those who take part.
+    group: Group,
     call: Call,
     /// What this operation chooses by.
     link: Link,
     sequence: u32,
-    waiting: Waiting,
+    waiting: Arc<Waiting>,
     finished: bool,
 }
 
@@ -56,15 +59,36 @@ impl<T: Transport> InFlight<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, call: Call, link: Link) -> Self {
         // Wraps after 2^30 collectives; only those in flight at once must differ.
         let sequence = shared.sequence.fetch_add(1, Ordering::Relaxed) << LANE_BITS;
-        Self { shared, call, link, sequence, waiting: Waiting::default(), finished: false }
+        let group = shared.group.clone();
+        Self { shared, group, call, link, sequence, waiting: Arc::default(), finished: false }
+    }
+
+    /// This operation for some of its ranks alone, for the algorithm of a phase. It ends with the whole, which it must not
+    /// outlive.
+    pub(crate) fn part(&self, members: &Group) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            group: self.group.part(members),
+            call: self.call,
+            link: self.link,
+            sequence: self.sequence,
+            waiting: Arc::clone(&self.waiting),
+            // Its end is that of the whole.
+            finished: true,
+        }
     }
 
     pub(crate) fn rank(&self) -> usize {
-        self.shared.group.rank()
+        self.group.rank()
     }
 
     pub(crate) fn world_size(&self) -> usize {
-        self.shared.group.size()
+        self.group.size()
+    }
+
+    /// This rank's number in the whole, of which this may be a part.
+    pub(crate) fn rank_in_whole(&self) -> usize {
+        self.shared.group.rank()
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -79,6 +103,10 @@ impl<T: Transport> InFlight<T> {
     /// The transport's clock.
     pub(crate) fn now(&self) -> Duration {
         self.shared.transport.now()
+    }
+
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
     }
 
     /// The header of every message of this collective.
@@ -137,7 +165,7 @@ impl<T: Transport> InFlight<T> {
     ) -> impl Future<Output = Result<(), Error>> + Send {
         self.shared.traffic.sent(message.len());
         let sent = self.shared.transport.send(self.in_world(to), self.tag(lane), message);
-        async move { sent.await.map_err(|error| self.shared.group.name_in_group(error)) }
+        async move { sent.await.map_err(|error| self.group.name_in_group(error)) }
     }
 
     /// Posts a receive of a message and checks that it belongs to the same call.
@@ -153,9 +181,9 @@ impl<T: Transport> InFlight<T> {
         lane: Lane,
     ) -> impl Future<Output = Result<(Frame, Bytes), Error>> + Send {
         let received = self.shared.transport.recv(self.in_world(from), self.tag(lane));
-        let waits = self.waiting.enter(from);
+        let waits = self.waiting.enter(self.in_world(from));
         async move {
-            let message = received.await.map_err(|error| self.shared.group.name_in_group(error))?;
+            let message = received.await.map_err(|error| self.group.name_in_group(error))?;
             drop(waits);
             self.shared.traffic.received(message.len());
             Ok((self.open(from, message.clone())?, message))
@@ -225,7 +253,7 @@ impl<T: Transport> InFlight<T> {
     /// Ends the collective; a failure is told to all ranks and spoils the communicator.
     pub(crate) fn finish<R>(mut self, result: Result<R, Error>) -> Result<R, Error> {
         self.finished = true;
-        let result = result.map_err(|error| self.shared.group.name_in_world(error));
+        let result = result.map_err(|error| self.group.name_in_world(error));
         if let Err(error) = &result {
             self.shared.poison(error);
         }
@@ -233,11 +261,11 @@ impl<T: Transport> InFlight<T> {
     }
 
     fn in_world(&self, rank: usize) -> Rank {
-        self.shared.group.in_world(rank)
+        self.group.in_world(rank)
     }
 
     fn waited_for(&self) -> Vec<Rank> {
-        self.waiting.ranks().into_iter().map(|rank| self.in_world(rank)).collect()
+        self.waiting.ranks()
     }
 
     fn tag(&self, lane: Lane) -> Tag {
@@ -299,22 +327,22 @@ impl<T: Transport> Shared<T> {
 
 /// The ranks that a collective waits for, for warnings and timeouts.
 #[derive(Default)]
-struct Waiting(Mutex<BTreeMap<usize, usize>>);
+struct Waiting(Mutex<BTreeMap<Rank, usize>>);
 
 impl Waiting {
-    fn enter(&self, rank: usize) -> Wait<'_> {
+    fn enter(&self, rank: Rank) -> Wait<'_> {
         *lock(&self.0).entry(rank).or_default() += 1;
         Wait { waiting: self, rank }
     }
 
-    fn ranks(&self) -> Vec<usize> {
+    fn ranks(&self) -> Vec<Rank> {
         lock(&self.0).keys().copied().collect()
     }
 }
 
 struct Wait<'w> {
     waiting: &'w Waiting,
-    rank: usize,
+    rank: Rank,
 }
 
 impl Drop for Wait<'_> {

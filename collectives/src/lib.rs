@@ -1,4 +1,4 @@
-//! Sparse and dense allreduce, global top-k, allgather, broadcast and barrier over any
+//! Sparse and dense allreduce, reduce, global top-k, allgather, broadcast and barrier over any
 //! [`Transport`](transport::Transport).
 //!
 //! The way in is [`Communicator`]. Its operations are futures that any executor drives; blocking code
@@ -12,12 +12,14 @@
 //! | [`gtopk`](Communicator::gtopk) | [`GtopkAlgorithm`] |
 //! | [`reduce_scatter`](Communicator::reduce_scatter) of sparse vectors | each range to its owner |
 //! | [`reduce_scatter_dense`](Communicator::reduce_scatter_dense) | ring |
-//! | [`allgather`](Communicator::allgather) | Bruck |
-//! | [`broadcast`](Communicator::broadcast) | binomial tree |
+//! | [`reduce`](Communicator::reduce) of sparse vectors, [`reduce_dense`](Communicator::reduce_dense) | each range to its owner, then to the root |
+//! | [`allgather`](Communicator::allgather), [`allgather_sparse`](Communicator::allgather_sparse), [`allgather_dense`](Communicator::allgather_dense) | Bruck |
+//! | [`broadcast`](Communicator::broadcast), [`broadcast_stream`](Communicator::broadcast_stream) | binomial tree |
 //! | [`barrier`](Communicator::barrier) | dissemination |
 //! | [`split`](Communicator::split), a communicator of some ranks | Bruck |
+//! | allreduce and gtopk of a [`Hierarchy`], with fast and slow links | inside groups, across them, inside again |
 //!
-//! An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
+//! Those that sum give the mean to who [asks for it](Communicator::with_reduction). An allreduce or gtopk can also be [started](Communicator::start_allreduce) and waited for later, by its [`Handle`].
 //! [`cost`] has what each algorithm costs as functions, and the lower bounds; `Auto` of either enum takes the algorithm that it
 //! predicts to be the fastest, on a link that is set or [measured](Communicator::calibrate).
 //!
@@ -30,6 +32,7 @@
 mod allgather;
 mod allreduce;
 mod background;
+mod barrier;
 mod broadcast;
 mod calibration;
 mod call;
@@ -39,8 +42,11 @@ mod decode;
 mod error;
 mod group;
 mod gtopk;
+mod hierarchy;
 mod in_flight;
+mod reduce;
 mod reduce_scatter;
+mod reduction;
 mod ring;
 mod split;
 mod topology;
@@ -50,3 +56,5 @@ pub use background::{Handle, Progress};
 pub use communicator::{Communicator, Options, Traffic};
 pub use error::{Error, ErrorKind};
 pub use gtopk::{GlobalTopk, GtopkAlgorithm, PutBack};
+pub use hierarchy::Hierarchy;
+pub use reduction::Reduction;

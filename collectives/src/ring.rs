@@ -80,7 +80,7 @@ pub(crate) struct Plan {
     /// Segments of a group.
     pub(crate) lanes: usize,
     pub(crate) groups: usize,
-    steps: usize,
+    pub(crate) steps: usize,
     /// A rank starts with the range so many before its own.
     shift: usize,
 }

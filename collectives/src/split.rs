@@ -11,7 +11,7 @@ use transport::Transport;
 
 use crate::allgather;
 use crate::call::{Call, Operation};
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Shared};
 use crate::error::Error;
 use crate::group::{Group, fresh_context};
 use crate::in_flight::{Check, InFlight};
@@ -47,38 +47,51 @@ impl<T: Transport> Communicator<T> {
         key: u32,
     ) -> impl Future<Output = Result<Option<Self>, Error>> + Send {
         let begun = self.begin(Call::plain(Operation::Split, 0));
-        let parent = Arc::clone(self.shared());
+        let parent = self.clone();
         async move {
             let operation = begun?;
-            let this = parent.transport.rank();
-            let context = color.and_then(|_| fresh_context(this, parent.transport.world_size()));
+            let context = color.and_then(|_| draw_context(parent.shared()));
             let result = operation.drive(Check::Neighbour, gather(&operation, color, key, context)).await;
             let mut members = operation.finish(result)?;
             members.retain(|member| color.is_some() && member.color == color);
             members.sort_by_key(|member| (member.key, member.rank));
-            let ranks = members.iter().map(|member| parent.group.in_world(member.rank)).collect();
-            let (Some(leader), Some(group)) = (members.first(), Group::of(ranks, this)) else {
-                return Ok(None);
-            };
-            let context = leader.context.ok_or_else(|| {
-                let leader = parent.group.in_world(leader.rank);
-                Error::invalid(format!("rank {leader} has no context left for another communicator"))
-            })?;
-            let options = parent.options.clone().context(context);
-            Ok(Some(Self::of_group(Arc::clone(&parent.transport), options, group)))
+            let in_world = |member: &Member| parent.shared().group.in_world(member.rank);
+            let group = Group::of(members.iter().map(in_world).collect(), parent.transport().rank());
+            group.map(|group| derive(&parent, &members, group)).transpose()
         }
     }
 }
 
+/// A context for a communicator that this rank may be the first of.
+pub(crate) fn draw_context<T: Transport>(parent: &Shared<T>) -> Option<u32> {
+    fresh_context(parent.transport.rank(), parent.transport.world_size())
+}
+
+/// A communicator of these members of the parent, with the context of the first one.
+pub(crate) fn derive<T: Transport>(
+    parent: &Communicator<T>,
+    members: &[Member],
+    group: Group,
+) -> Result<Communicator<T>, Error> {
+    let context = members.first().and_then(|leader| leader.context).ok_or_else(|| {
+        let leader = group.in_world(0);
+        Error::invalid(format!("rank {leader} has no context left for another communicator"))
+    })?;
+    let shared = parent.shared();
+    let options = shared.options.clone().context(context);
+    let communicator = Communicator::of_group(Arc::clone(&shared.transport), options, group);
+    Ok(communicator.with_reduction(parent.reduction()))
+}
+
 /// What a rank of the parent asks for.
-struct Member {
+pub(crate) struct Member {
     rank: usize,
-    color: Option<u32>,
+    pub(crate) color: Option<u32>,
     key: u32,
     context: Option<u32>,
 }
 
-async fn gather<T: Transport>(
+pub(crate) async fn gather<T: Transport>(
     operation: &InFlight<T>,
     color: Option<u32>,
     key: u32,

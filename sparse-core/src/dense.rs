@@ -20,6 +20,20 @@ pub fn add_assign<T: Element>(dst: &mut [T], src: &[T]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Makes sums of `count` values their means: see [`Element::divide`].
+///
+/// ```
+/// let mut sums = [6.0_f32, 1.0];
+/// sparse_core::divide(&mut sums, 3);
+/// assert_eq!(sums, [2.0, 1.0 / 3.0]);
+/// ```
+///
+/// # Panics
+/// Of integers, if `count` is 0.
+pub fn divide<T: Element>(values: &mut [T], count: u32) {
+    values.iter_mut().for_each(|value| *value = value.divide(count));
+}
+
 /// Adds the entries of `src` to a dense vector, whose values are the left operands.
 ///
 /// # Errors

@@ -53,6 +53,14 @@ pub trait Element: Pod + PartialEq + Debug + Send + Sync + sealed::Sealed {
     /// The accumulator rounded to this type, and whether it does not fit (then it is wrapped).
     fn narrow(acc: Self::Acc) -> (Self, bool);
 
+    /// A `count`th of this, rounded once; halves are divided in `f32`. What is NaN becomes the one NaN of
+    /// [`add`](Element::add). Integers are rounded towards zero.
+    ///
+    /// # Panics
+    /// Of integers, if `count` is 0.
+    #[must_use]
+    fn divide(self, count: u32) -> Self;
+
     /// The nearest value to `value`. Integers: rounded towards zero and clamped, NaN to 0.
     fn from_f32(value: f32) -> Self;
 
@@ -215,6 +223,12 @@ macro_rules! float {
             }
 
             #[inline]
+            fn divide(self, count: u32) -> Self {
+                let quotient = self / count as Self;
+                if quotient.is_nan() { Self::NAN } else { quotient }
+            }
+
+            #[inline]
             fn from_f32(value: f32) -> Self {
                 value as Self
             }
@@ -283,6 +297,11 @@ macro_rules! half {
             #[inline]
             fn narrow(acc: f32) -> (Self, bool) {
                 (if acc.is_nan() { Self::NAN } else { Self::from_f32(acc) }, false)
+            }
+
+            #[inline]
+            fn divide(self, count: u32) -> Self {
+                Self::narrow(self.widen().divide(count)).0
             }
 
             #[inline]
@@ -356,6 +375,11 @@ macro_rules! integer {
             fn narrow(acc: $acc) -> (Self, bool) {
                 let value = acc as Self;
                 (value, $acc::from(value) != acc)
+            }
+
+            #[inline]
+            fn divide(self, count: u32) -> Self {
+                ($acc::from(self) / $acc::from(count)) as Self
             }
 
             #[inline]

@@ -61,7 +61,7 @@ mod streaming;
 mod view;
 pub mod wire;
 
-pub use dense::{Accumulator, add_assign, clear, scatter_add};
+pub use dense::{Accumulator, add_assign, clear, divide, scatter_add};
 pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};

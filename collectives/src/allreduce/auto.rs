@@ -35,7 +35,7 @@ pub(super) fn dense<'a, T: Transport, E: Element>(
             Workload::uniform(operation.world_size(), input.len() as u64, input.len() as u64, size_of::<E>());
         let (algorithm, cost) = choose_dense(&work, operation.link());
         let begun = operation.now();
-        super::dense(operation, input, output, algorithm).await?;
+        super::dense_sum(operation, input, output, algorithm).await?;
         tell(operation, &algorithm, cost.seconds(), operation.now() - begun);
         Ok(())
     })
@@ -53,7 +53,7 @@ pub(super) fn sparse<'a, T: Transport, E: Element>(
         corrected.iter_mut().zip(shared.factors).for_each(|(seconds, factor)| *seconds *= factor);
         let chosen = least(&corrected);
         let begun = operation.now();
-        let sum = super::sparse(operation, input, &SPARSE[chosen]).await?;
+        let sum = super::sparse_sum(operation, input, &SPARSE[chosen]).await?;
         let actual = operation.now() - begun;
         tell(operation, &SPARSE[chosen], corrected[chosen], actual);
         if let Some(learned) = operation.learned() {

@@ -36,7 +36,8 @@ pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
     let rank = operation.rank();
     let own: Vec<f32> = sum_own_range(operation, input).await?.into_iter().map(E::to_f32).collect();
     let mut bytes = Vec::with_capacity(quantizer.encoded_len(own.len()));
-    let seed = Seed { seed, step, rank: rank as u32 };
+    // Every owner of a range draws for itself, also where several groups of owners quantize at once.
+    let seed = Seed { seed, step, rank: operation.rank_in_whole() as u32 };
     quantizer.quantize(&own, seed, &mut bytes).map_err(|source| {
         let start = slice_range(input.dim() as usize, operation.world_size(), rank).start;
         Error::value(rank, format!("{source}, in the range that starts at index {start}"))

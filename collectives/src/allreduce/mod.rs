@@ -1,14 +1,16 @@
 //! Allreduce: a file per algorithm.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use sparse_core::{DType, Element, SparseVec, Stream};
 use sparse_quant::Quantizer;
 use transport::Transport;
 
-use crate::call::AUTO;
+use crate::call::{AUTO, Call, Operation};
+use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Check, InFlight};
 
 pub(crate) mod auto;
 mod dense_recursive_doubling;
@@ -19,6 +21,78 @@ mod ssar_recursive_doubling;
 pub(crate) mod ssar_ring;
 mod ssar_split_allgather;
 mod topk_allgather;
+
+impl<T: Transport> Communicator<T> {
+    /// Sums dense vectors: `output = sum of all ranks' input`, elementwise, each of length N.
+    ///
+    /// Cost: see [`DenseAlgorithm`]. Half types are rounded at every addition.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the lengths differ; [`Error::Value`] if an integer sum overflows;
+    /// and what every operation can meet. After an error `output` holds no meaningful values.
+    pub fn allreduce_dense<E: Element>(
+        &self,
+        input: &[E],
+        output: &mut [E],
+        algorithm: DenseAlgorithm,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        let operation = Operation::AllreduceDense;
+        let begun = self.begin_allreduce_dense::<E>(operation, input.len(), output.len(), algorithm);
+        async move {
+            let operation = begun?;
+            let algorithm = dense(&operation, input, output, algorithm);
+            let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    /// Sums sparse vectors of the same dimension over all ranks.
+    ///
+    /// The sum is exact but for rounding (and quantization, where asked for); it comes sparse or
+    /// dense, as is smaller, alike on all ranks. Cost: see [`SparseAlgorithm`].
+    ///
+    /// # Errors
+    /// [`Error::Value`] if an integer sum overflows or a value cannot be quantized;
+    /// [`Error::InvalidArgument`] if integers are to be quantized; and what every operation can meet.
+    pub fn allreduce<E: Element>(
+        &self,
+        input: &SparseVec<E>,
+        algorithm: &SparseAlgorithm,
+    ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
+        let begun = self.begin_allreduce::<E>(Operation::Allreduce, input.dim(), algorithm);
+        async move {
+            let operation = begun?;
+            let result = operation.drive(Check::Neighbour, sparse(&operation, input, algorithm)).await;
+            operation.finish(result)
+        }
+    }
+
+    pub(crate) fn begin_allreduce_dense<E: Element>(
+        &self,
+        operation: Operation,
+        input: usize,
+        output: usize,
+        algorithm: DenseAlgorithm,
+    ) -> Result<InFlight<T>, Error> {
+        if input != output {
+            let detail = format!("the input has {input} elements, the output {output}: make them equal");
+            return Err(Error::invalid(detail));
+        }
+        let call = Call::vector::<E>(operation, algorithm.code(), input as u64);
+        self.begin(self.reducing::<E>(call)?)
+    }
+
+    pub(crate) fn begin_allreduce<E: Element>(
+        &self,
+        operation: Operation,
+        dim: u64,
+        algorithm: &SparseAlgorithm,
+    ) -> Result<InFlight<T>, Error> {
+        algorithm.validate::<E>()?;
+        let call = Call::vector::<E>(operation, algorithm.code(), dim);
+        self.begin(self.reducing::<E>(call.with_mode(algorithm.mode(), algorithm.parameter()))?)
+    }
+}
 
 /// How to sum dense vectors of N values of `v` bytes over P ranks; costs are per rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -131,6 +205,17 @@ pub(crate) async fn dense<T: Transport, E: Element>(
     output: &mut [E],
     algorithm: DenseAlgorithm,
 ) -> Result<(), Error> {
+    dense_sum(operation, input, output, algorithm).await?;
+    operation.reduce_values(output);
+    Ok(())
+}
+
+pub(crate) async fn dense_sum<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &[E],
+    output: &mut [E],
+    algorithm: DenseAlgorithm,
+) -> Result<(), Error> {
     match algorithm {
         DenseAlgorithm::Ring => dense_ring::allreduce(operation, input, output).await,
         DenseAlgorithm::RecursiveDoubling => {
@@ -142,6 +227,14 @@ pub(crate) async fn dense<T: Transport, E: Element>(
 }
 
 pub(crate) async fn sparse<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    algorithm: &SparseAlgorithm,
+) -> Result<Stream<E>, Error> {
+    Ok(operation.reduce_stream(sparse_sum(operation, input, algorithm).await?))
+}
+
+pub(crate) async fn sparse_sum<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
     algorithm: &SparseAlgorithm,

@@ -12,6 +12,7 @@ use sparse_core::{Element, SparseVec, Stream};
 use transport::{Transport, block_on};
 
 use crate::allreduce::{self, DenseAlgorithm, SparseAlgorithm};
+use crate::call::Operation;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::gtopk::{self, GlobalTopk, GtopkAlgorithm, PutBack};
@@ -126,7 +127,7 @@ impl<T: Transport + 'static> Communicator<T> {
         input: SparseVec<E>,
         algorithm: SparseAlgorithm,
     ) -> Handle<Stream<E>> {
-        let begun = self.begin_allreduce::<E>(input.dim(), &algorithm);
+        let begun = self.begin_allreduce::<E>(Operation::Allreduce, input.dim(), &algorithm);
         self.start(async move {
             let operation = begun?;
             let run = allreduce::sparse(&operation, &input, &algorithm);
@@ -142,7 +143,8 @@ impl<T: Transport + 'static> Communicator<T> {
         input: Vec<E>,
         algorithm: DenseAlgorithm,
     ) -> Handle<Vec<E>> {
-        let begun = self.begin_allreduce_dense::<E>(input.len(), algorithm);
+        let begun =
+            self.begin_allreduce_dense::<E>(Operation::AllreduceDense, input.len(), input.len(), algorithm);
         self.start(async move {
             let operation = begun?;
             let mut output = vec![E::ZERO; input.len()];
@@ -162,7 +164,7 @@ impl<T: Transport + 'static> Communicator<T> {
         algorithm: GtopkAlgorithm,
         put_back: PutBack,
     ) -> Handle<GlobalTopk<E>> {
-        let begun = self.begin_gtopk::<E>(input.dim(), k, algorithm, put_back);
+        let begun = self.begin_gtopk::<E>(Operation::Gtopk, input.dim(), k, algorithm, put_back);
         self.start(async move {
             let operation = begun?;
             let run = gtopk::gtopk(&operation, &input, k, algorithm, put_back);

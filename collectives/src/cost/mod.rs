@@ -32,6 +32,8 @@
 pub mod bounds;
 pub(crate) mod choice;
 mod doubling;
+mod hierarchy;
+mod operations;
 mod phases;
 mod sizes;
 #[cfg(test)]
@@ -46,6 +48,11 @@ use crate::topology::rounds;
 use crate::{DenseAlgorithm, GtopkAlgorithm, SparseAlgorithm};
 
 pub use choice::{choose_dense, choose_sparse};
+pub use hierarchy::{hierarchical_dense, hierarchical_gtopk, hierarchical_sparse};
+pub use operations::{
+    allgather, allgather_dense, allgather_sparse, barrier, broadcast, reduce, reduce_dense, reduce_scatter,
+    reduce_scatter_dense,
+};
 pub use workload::Workload;
 
 /// What a message costs between two ranks, and what a rank's own work costs. Seconds throughout.
@@ -230,50 +237,9 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
             GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
-            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, link),
+            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, work.entries, link),
         }
         .with_work(link, merged, 0.0)
-}
-
-/// The cost of [`allgather`](crate::Communicator::allgather) of blocks of so many bytes.
-#[must_use]
-pub fn allgather(ranks: usize, bytes: u64, link: &Link) -> Cost {
-    if ranks < 2 {
-        return Cost::default();
-    }
-    check(link) + phases::bruck(ranks, bytes as f64, link)
-}
-
-/// The cost of [`broadcast`](crate::Communicator::broadcast) of so many bytes.
-///
-/// Its check goes on beside the data for `ceil(log2 P)` rounds, and a little of it is on the way of the data.
-#[must_use]
-pub fn broadcast(ranks: usize, bytes: u64, link: &Link) -> Cost {
-    if ranks < 2 {
-        return Cost::default();
-    }
-    let data = check(link) + phases::broadcast(ranks, HEADER as f64 + bytes as f64, link);
-    let barrier = barrier(ranks, link);
-    Cost {
-        rounds: data.rounds.max(barrier.rounds),
-        messages: data.messages - 1 + barrier.messages,
-        bytes: data.bytes - HEADER as f64 + barrier.bytes,
-        network: data.network.max(barrier.network),
-        ..data
-    }
-}
-
-/// The cost of [`barrier`](crate::Communicator::barrier): `ceil(log2 P) (alpha + header beta)`.
-#[must_use]
-pub fn barrier(ranks: usize, link: &Link) -> Cost {
-    let (rounds, header) = (rounds(ranks.max(1)), HEADER as f64);
-    Cost {
-        rounds,
-        messages: rounds.into(),
-        bytes: f64::from(rounds) * header,
-        network: f64::from(rounds) * link.message(header),
-        ..Cost::default()
-    }
 }
 
 /// The check of the call: a header to the neighbour, ahead of the data.

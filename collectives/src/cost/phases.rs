@@ -12,11 +12,19 @@ use sparse_core::wire::HEADER;
 /// takes to arrive. So `(2(P-1) g - 1) max(alpha + s, l s) + alpha + l s` for `l` pieces at a time that take `s` each,
 /// `g` times: about `2(P-1)/P N v beta` for long vectors, `2(P-1) alpha` for short ones.
 pub(super) fn dense_ring(work: &Workload, link: &Link) -> Cost {
-    let plan = Plan::allreduce(work.dim, work.ranks, dense_ring::PIECE / work.value);
+    dense_round(&Plan::allreduce(work.dim, work.ranks, dense_ring::PIECE / work.value), work, link)
+}
+
+/// The first half of the ring: about `(P-1)/P N v beta` for long vectors, `(P-1) alpha` for short ones.
+pub(super) fn dense_half_ring(work: &Workload, link: &Link) -> Cost {
+    dense_round(&Plan::reduce_scatter(work.dim, work.ranks, dense_ring::PIECE / work.value), work, link)
+}
+
+fn dense_round(plan: &Plan, work: &Workload, link: &Link) -> Cost {
     let segments = (plan.lanes * plan.groups) as u64;
     let longest = work.dim.div_ceil(work.ranks as u64).div_ceil(segments);
-    let cost = round(&plan, work, link, |_| sizes::dense(work, longest as f64));
-    let values = work.dim as f64 * 2.0 * (work.ranks as f64 - 1.0) / work.ranks as f64;
+    let cost = round(plan, link, |_| sizes::dense(work, longest as f64));
+    let values = work.dim as f64 * plan.steps as f64 / work.ranks as f64;
     Cost { bytes: cost.messages as f64 * HEADER as f64 + values * work.value as f64, ..cost }
 }
 
@@ -29,17 +37,13 @@ pub(super) fn sparse_ring(work: &Workload, link: &Link) -> Cost {
         sizes::shorter_on_average(work, work.dim as f64 / pieces, union / pieces)
     };
     let merged: f64 = (1..work.ranks).map(|ranks| work.union(ranks) / work.ranks as f64).sum();
-    round(&plan, work, link, piece).with_work(
-        link,
-        merged + work.entries as f64 + work.union(work.ranks),
-        0.0,
-    )
+    round(&plan, link, piece).with_work(link, merged + work.entries as f64 + work.union(work.ranks), 0.0)
 }
 
 /// Pieces round the ring, of so many bytes in each step.
-fn round(plan: &Plan, work: &Workload, link: &Link, bytes: impl Fn(usize) -> f64) -> Cost {
+fn round(plan: &Plan, link: &Link, bytes: impl Fn(usize) -> f64) -> Cost {
     let (lanes, groups) = (plan.lanes as f64, plan.groups as f64);
-    let steps = 2 * (work.ranks - 1);
+    let steps = plan.steps;
     let all: f64 = (0..steps).map(&bytes).sum();
     let step = |bytes: f64| link.message(bytes).max(lanes * link.occupancy(bytes));
     let network: f64 = (0..steps).map(|at| step(bytes(at))).sum();
@@ -84,13 +88,13 @@ pub(super) fn rabenseifner(work: &Workload, link: &Link) -> Cost {
     }
 }
 
-/// Agreements on ranges and on how many of each owner's sums to gather, the split between them, and the gather.
-pub(super) fn exact(work: &Workload, link: &Link) -> Cost {
-    let (ranks, k) = (work.ranks as f64, usize::try_from(work.entries).unwrap_or(usize::MAX));
+/// The `entries` largest: agreements on ranges and on how many of each owner's sums to gather, the split between them, and the gather.
+pub(super) fn exact(work: &Workload, entries: u64, link: &Link) -> Cost {
+    let (ranks, k) = (work.ranks as f64, usize::try_from(entries).unwrap_or(usize::MAX));
     let sums = work.union(work.ranks) / ranks;
     let (support, magnitudes) = exact::told(k, work.ranks, sums as usize, work.value);
     let tell = |bytes: usize| bruck(work.ranks, (HEADER + bytes) as f64, link);
-    let block = sizes::sparse(work, work.dim as f64 / ranks, (work.entries as f64 / ranks).min(sums));
+    let block = sizes::sparse(work, work.dim as f64 / ranks, (entries as f64 / ranks).min(sums));
     let agreed = support.map_or(Cost::default(), tell) + split(work, link) + tell(magnitudes);
     agreed + bruck(work.ranks, block, link).with_work(link, 2.0 * work.entries as f64, 0.0)
 }
@@ -134,6 +138,19 @@ pub(super) fn split(work: &Workload, link: &Link) -> Cost {
         ..Cost::default()
     };
     cost.with_work(link, work.entries as f64, 0.0)
+}
+
+/// One block from each rank straight to the root, which receives them one after the other:
+/// `alpha + (P-1) (overhead + n beta)`.
+pub(super) fn gather(ranks: usize, block: f64, link: &Link) -> Cost {
+    let others = ranks as f64 - 1.0;
+    Cost {
+        rounds: 1,
+        messages: 1,
+        bytes: others * block,
+        network: link.alpha + others * link.occupancy(block),
+        ..Cost::default()
+    }
 }
 
 /// Partial sums merged by recursive doubling, dense once that is smaller.

@@ -1,16 +1,58 @@
 //! Global top-k: a file per algorithm.
 
+use std::future::Future;
+
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
+use crate::call::{Call, Operation};
+use crate::communicator::Communicator;
 use crate::decode;
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Check, InFlight};
 
 mod butterfly;
 pub(crate) mod exact;
-mod put_back;
+pub(crate) mod put_back;
 mod tree;
+
+impl<T: Transport> Communicator<T> {
+    /// The `k` largest entries by magnitude of the sum: exactly, or nearly by merging and truncating pairwise.
+    ///
+    /// Usually `input` is this rank's own top-k. [`GlobalTopk::put_back`] says what this rank must keep for
+    /// later so that nothing is lost: it is of sums, and the same where the [mean](crate::Reduction::Mean) is
+    /// asked for, so that the inputs are P times the result and what returns. What is found, and at which cost: see [`GtopkAlgorithm`].
+    ///
+    /// # Errors
+    /// [`Error::Value`] if an integer sum overflows; and what every operation can meet.
+    pub fn gtopk<E: Element>(
+        &self,
+        input: &SparseVec<E>,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> impl Future<Output = Result<GlobalTopk<E>, Error>> + Send {
+        let begun = self.begin_gtopk::<E>(Operation::Gtopk, input.dim(), k, algorithm, put_back);
+        async move {
+            let operation = begun?;
+            let algorithm = gtopk(&operation, input, k, algorithm, put_back);
+            let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.finish(result)
+        }
+    }
+
+    pub(crate) fn begin_gtopk<E: Element>(
+        &self,
+        operation: Operation,
+        dim: u64,
+        k: usize,
+        algorithm: GtopkAlgorithm,
+        put_back: PutBack,
+    ) -> Result<InFlight<T>, Error> {
+        let call = Call::vector::<E>(operation, algorithm.code(), dim);
+        self.begin(self.reducing::<E>(call.with_mode(put_back.code(), k as u64))?)
+    }
+}
 
 /// How to find the global top-k; costs are per rank, `b` bytes an entry.
 ///
@@ -70,7 +112,7 @@ impl PutBack {
 /// The result of a global top-k.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GlobalTopk<E> {
-    /// At most k entries, sums over ranks; the same bits on all ranks.
+    /// At most k entries, sums over ranks, or means; the same bits on all ranks.
     pub sum: SparseVec<E>,
     /// What this rank has to add to its residual, see [`PutBack`].
     pub put_back: SparseVec<E>,
@@ -83,23 +125,35 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     algorithm: GtopkAlgorithm,
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
-    let Partial { kept: sum, dropped } = match algorithm {
-        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await?,
-        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await?,
+    let Partial { kept: mut sum, dropped } = partial(operation, input, k, algorithm).await?;
+    let put_back = put_back::put_back(input, &sum, dropped, mode);
+    let put_back = put_back.map_err(|source| Error::value(operation.rank(), source))?;
+    operation.reduce_values(sum.values_mut());
+    Ok(GlobalTopk { sum, put_back })
+}
+
+/// The result, or that of a part of the ranks, and what was dropped on the way.
+pub(crate) async fn partial<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    k: usize,
+    algorithm: GtopkAlgorithm,
+) -> Result<Partial<E>, Error> {
+    match algorithm {
+        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await,
+        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await,
         // What it drops is whole sums, outside the global set.
         GtopkAlgorithm::Exact => {
-            Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() }
+            Ok(Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() })
         }
-    };
-    let put_back = put_back::put_back(input, &sum, dropped, mode);
-    Ok(GlobalTopk { sum, put_back: put_back.map_err(|source| Error::value(operation.rank(), source))? })
+    }
 }
 
 /// A partial result on its way, and what truncation left with this rank.
-struct Partial<E> {
-    kept: SparseVec<E>,
+pub(crate) struct Partial<E> {
+    pub(crate) kept: SparseVec<E>,
     /// Sums that were dropped and are this rank's to put back.
-    dropped: Vec<SparseVec<E>>,
+    pub(crate) dropped: Vec<SparseVec<E>>,
 }
 
 impl<E: Element> Partial<E> {
@@ -120,7 +174,7 @@ fn merge_truncated<E: Element>(
 }
 
 /// Decodes a partial result: sparse, and no longer than k.
-fn decode_partial<E: Element>(
+pub(crate) fn decode_partial<E: Element>(
     frame: sparse_core::wire::Frame,
     from: usize,
     dim: u64,
@@ -132,4 +186,14 @@ fn decode_partial<E: Element>(
         return Err(Error::malformed(from, format!("{nnz} entries where at most {k} belong")));
     }
     Ok(partial)
+}
+
+/// The entries that one member of a group puts back.
+pub(crate) fn share<E: Element>(
+    dropped: &SparseVec<E>,
+    member: usize,
+    group: usize,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
+    SparseVec::new(dropped.dim(), indices, values)
 }

@@ -6,7 +6,7 @@ use super::PutBack;
 
 /// Own entries outside the global set return whole. Of the dropped partial sums only those inside
 /// the set matter: the rest consists of other ranks' entries that return there.
-pub(super) fn put_back<E: Element>(
+pub(crate) fn put_back<E: Element>(
     input: &SparseVec<E>,
     global: &SparseVec<E>,
     mut dropped: Vec<SparseVec<E>>,

@@ -27,7 +27,7 @@ impl<T: Transport> Communicator<T> {
     /// with indices counted from the start of the range, sparse or dense as is smaller.
     ///
     /// Each range goes straight to its owner, who sums all parts in rank order, in the accumulator type, and rounds once.
-    /// Cost: `(P-1) alpha + k(P-1)/P b beta` at balanced supports. For a mean, divide the sum.
+    /// Cost: `(P-1) alpha + k(P-1)/P b beta` at balanced supports.
     ///
     /// ```
     /// use collectives::Communicator;
@@ -49,20 +49,22 @@ impl<T: Transport> Communicator<T> {
         &self,
         input: &SparseVec<E>,
     ) -> impl Future<Output = Result<Stream<E>, Error>> + Send {
-        let begun = self.begin(Call::vector::<E>(Operation::ReduceScatter, 0, input.dim()));
+        let call = self.reducing::<E>(Call::vector::<E>(Operation::ReduceScatter, 0, input.dim()));
+        let begun = call.and_then(|call| self.begin(call));
         async move {
             let operation = begun?;
             let ranges = topology::ranges(input.dim(), operation.world_size());
             let algorithm = split::sum_own_range(&operation, input, &ranges);
             let result = operation.drive(Check::Neighbour, algorithm).await;
-            operation.finish(result.map(decode::shorter))
+            let result = result.map(|sum| operation.reduce_stream(decode::shorter(sum)));
+            operation.finish(result)
         }
     }
 
     /// Sums dense vectors of N values over all ranks; `output` gets this rank's [`range`](Self::range) of the sum.
     ///
     /// Round the ring. Cost: `(P-1) ceil(G/8) alpha + (P-1)/P N v beta`, in G pieces of a range, one for each 128 KiB.
-    /// Half types are rounded at every addition. For a mean, divide the sum.
+    /// Half types are rounded at every addition.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if `output` is not as long as the range; [`Error::Value`] if an integer sum overflows,
@@ -83,11 +85,12 @@ impl<T: Transport> Communicator<T> {
             )))
         };
         let call = Call::vector::<E>(Operation::ReduceScatterDense, 0, dim);
-        let begun = fits.and_then(|()| self.begin(call));
+        let begun = fits.and_then(|()| self.begin(self.reducing::<E>(call)?));
         async move {
             let operation = begun?;
             let algorithm = dense_ring::reduce_scatter(&operation, input, output);
             let result = operation.drive(Check::Neighbour, algorithm).await;
+            operation.reduce_values(output);
             operation.finish(result)
         }
     }

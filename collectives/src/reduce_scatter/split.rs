@@ -1,11 +1,12 @@
-//! Sparse reduce-scatter, the first phase of the split algorithms: each range of the index space goes to its owner, who
-//! sums it in rank order.
+//! Reduce-scatter straight to owners, the first phase of the split algorithms: each range of the index space goes to its
+//! owner, who sums it in rank order.
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use sparse_core::wire::Frame;
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Accumulator, Element, SparseVec};
 use transport::Transport;
 
 use crate::decode;
@@ -28,24 +29,54 @@ pub(crate) async fn sum_own_range<T: Transport, E: Element>(
     sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
 }
 
+/// The same for dense vectors: `alpha + N(P-1)/P v beta` where the ranges are of equal length. The sum is kept in the
+/// accumulator type, and rounded once.
+pub(crate) async fn sum_own_range_dense<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &[E],
+    ranges: &[Range<u64>],
+) -> Result<Vec<E>, Error> {
+    let rank = operation.rank();
+    let part = |owner: usize| &input[ranges[owner].start as usize..ranges[owner].end as usize];
+    let received = scatter(operation, |owner| operation.dense(part(owner))).await?;
+    let own = part(rank);
+    let (mut sum, mut theirs) = (Accumulator::new(own.len()), vec![E::ZERO; own.len()]);
+    let invalid = |source| Error::value(rank, source);
+    let mut received = received.into_iter();
+    for from in 0..operation.world_size() {
+        if from == rank {
+            sum.add_dense(own).map_err(invalid)?;
+        } else if let Some((from, frame)) = received.next() {
+            decode::copy_dense(&frame, from, &mut theirs)?;
+            sum.add_dense(&theirs).map_err(invalid)?;
+        }
+    }
+    sum.finish().map_err(invalid)
+}
+
 /// Sends every rank its range of `input`, and returns the other ranks' parts of the own range, by rank, as they came.
 /// Cost: `(P-1) alpha + k(P-1)/P b beta` at balanced supports.
-///
-/// Destinations are rotated, so that no owner is sent to by all ranks at once.
 pub(crate) async fn to_owners<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
     ranges: &[Range<u64>],
+) -> Result<Vec<(usize, Frame)>, Error> {
+    scatter(operation, |owner| operation.sparse(input.view_of(ranges[owner].clone()))).await
+}
+
+/// Sends every other rank the message for it, and returns theirs, by rank.
+///
+/// Destinations are rotated, so that no owner is sent to by all ranks at once.
+async fn scatter<T: Transport>(
+    operation: &InFlight<T>,
+    message: impl Fn(usize) -> Bytes,
 ) -> Result<Vec<(usize, Frame)>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let others = || (0..ranks).filter(|other| *other != rank);
     let received: Vec<_> = others().map(|from| operation.recv(from, Lane::Reduce)).collect();
     let sent: Vec<_> = (1..ranks)
         .map(|distance| after(rank, distance, ranks))
-        .map(|owner| {
-            let part = operation.sparse(input.view_of(ranges[owner].clone()));
-            operation.send(owner, Lane::Reduce, part)
-        })
+        .map(|owner| operation.send(owner, Lane::Reduce, message(owner)))
         .collect();
     let (frames, _) = try_join(try_join_all(received), try_join_all(sent)).await?;
     Ok(others().zip(frames).collect())

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::wire::HEADER;
-use sparse_core::{SparseVec, codec};
+use sparse_core::{SparseVec, Stream, codec};
 use testkit::support::{Shape, world};
 use testkit::{Counted, local_world, run_world};
 use transport::Rank;
@@ -301,6 +301,15 @@ fn children(rank: usize, ranks: usize) -> usize {
     (0..usize::BITS - 1).take_while(|bit| rank & (1 << bit) == 0 && rank + (1 << bit) < ranks).count()
 }
 
+fn broadcast(ranks: usize, root: usize, body: usize) -> (Vec<Cost>, u64) {
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        (0..children((rank + ranks - root) % ranks, ranks)).for_each(|_| cost.send(body));
+        cost
+    });
+    (costs.collect(), height(ranks))
+}
+
 fn gtopk_tree(ranks: usize, message: usize) -> (Vec<Cost>, u64) {
     let costs = (0..ranks).map(|rank| {
         let mut cost = Cost::default();
@@ -566,6 +575,82 @@ fn every_reduce_scatter_costs_what_it_documents() {
 }
 
 #[test]
+fn every_reduce_and_gather_costs_what_it_documents() {
+    for ranks in 1..=9 {
+        for dim in common::dims(ranks) {
+            for shape in Shape::ALL {
+                let inputs: Vec<SparseVec<f32>> = world(shape, ranks, dim, 13);
+                let supports = inputs.iter().map(|input| input.indices().iter().copied().collect()).collect();
+                let world = World { dim: dim as usize, supports };
+                let (union, whole) = (world.union(), VALUE * world.dim);
+
+                expect("allgather_sparse", ranks, 1, &topk_allgather(&world), async |communicator, rank| {
+                    communicator.allgather_sparse(&inputs[rank]).await.unwrap();
+                });
+                let costs = (0..ranks).map(|rank| {
+                    let mut cost = Cost::default();
+                    bruck(&mut cost, rank, &vec![HEADER + whole; ranks]);
+                    cost
+                });
+                let expected = (costs.collect(), log2_ceil(ranks) as u64);
+                expect("allgather_dense", ranks, 1, &expected, async |communicator, rank| {
+                    let mut all = vec![0.0; dim as usize * ranks];
+                    communicator.allgather_dense(&inputs[rank].to_dense(), &mut all).await.unwrap();
+                });
+
+                for root in [0, ranks / 2, ranks - 1] {
+                    let at = Rank::from_index(root);
+                    let to_root = |rank: usize, mut cost: Cost, body: usize| {
+                        if rank != root {
+                            cost.send(body);
+                        }
+                        cost
+                    };
+                    let rounds = if ranks > 1 { 2 } else { 0 };
+                    let costs = (0..ranks).map(|rank| {
+                        let sum = shorter(&world.within(&union, rank), world.range(rank));
+                        to_root(rank, split(&world, rank), sum)
+                    });
+                    expect("reduce", ranks, 1, &(costs.collect(), rounds), async |communicator, rank| {
+                        communicator.reduce(at, &inputs[rank]).await.unwrap();
+                    });
+                    let costs = (0..ranks).map(|rank| {
+                        let mut cost = Cost::default();
+                        (1..ranks).for_each(|step| cost.send(VALUE * world.range((rank + step) % ranks)));
+                        to_root(rank, cost, VALUE * world.range(rank))
+                    });
+                    expect(
+                        "reduce_dense",
+                        ranks,
+                        1,
+                        &(costs.collect(), rounds),
+                        async |communicator, rank| {
+                            let mut sum = vec![0.0; dim as usize];
+                            communicator.reduce_dense(at, &inputs[rank].to_dense(), &mut sum).await.unwrap();
+                        },
+                    );
+                    for (body, stream) in [
+                        (sparse(&world.supports[root], world.dim), Stream::Sparse(inputs[root].clone())),
+                        (whole, Stream::Dense(inputs[root].to_dense())),
+                    ] {
+                        let costs = broadcast(ranks, root, body);
+                        expect(
+                            "broadcast_stream",
+                            ranks,
+                            log2_ceil(ranks),
+                            &costs,
+                            async |communicator, _| {
+                                communicator.broadcast_stream(at, stream.clone()).await.unwrap();
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_gtopk_costs_what_it_documents() {
     for ranks in 1..=9 {
         for k in [0, 1, 20] {
@@ -600,6 +685,118 @@ fn every_gtopk_costs_what_it_documents() {
 }
 
 #[test]
+fn every_level_of_a_hierarchy_costs_what_it_documents() {
+    // The colors of nine ranks: groups of equal sizes, of three sizes, one group, each alone.
+    for colors in
+        [[0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 1, 2, 2, 2, 1, 2, 2], [3; 9], [0, 1, 2, 3, 4, 5, 6, 7, 8]]
+    {
+        let mut groups = vec![Vec::new(); 9];
+        (0..9).for_each(|rank| groups[colors[rank]].push(rank));
+        groups.retain(|group| !group.is_empty());
+        groups.sort();
+        let shards = groups.iter().map(Vec::len).min().unwrap();
+        for dim in [0, 5, 400] {
+            let inputs: Vec<SparseVec<f32>> = world(Shape::Random, 9, dim as u64, 14);
+            let support = |rank: usize| -> Support { inputs[rank].indices().iter().copied().collect() };
+            let cut = |place: usize| dim * place.min(shards) / shards;
+            let length = |place: usize| cut(place + 1) - cut(place);
+            let within = |support: &Support, place: usize| -> Support {
+                support
+                    .range(cut(place) as u32..cut(place + 1) as u32)
+                    .map(|at| at - cut(place) as u32)
+                    .collect()
+            };
+            let union =
+                |members: &[usize]| -> Support { members.iter().flat_map(|rank| support(*rank)).collect() };
+            let all = union(&(0..9).collect::<Vec<_>>());
+            // The k largest of all ranks are the first k, as in the test of the global top-k.
+            let k = 3.min(dim);
+            let largest = sparse(&(0..k as u32).collect(), dim);
+            let rows: Vec<f32> = (0..dim).map(|at| (1000 - at) as f32).collect();
+            let first = SparseVec::from_dense(&rows).unwrap();
+
+            let mut expected = vec![[Cost::default(); 3]; 9];
+            for (group, members) in groups.iter().enumerate() {
+                for (place, rank) in members.iter().enumerate() {
+                    let [dense, sums, top] = &mut expected[*rank];
+                    let add = |cost: &mut Cost, of: Cost| {
+                        cost.messages += of.messages;
+                        cost.bytes += of.bytes;
+                    };
+                    for other in (0..members.len()).filter(|other| *other != place) {
+                        dense.send(VALUE * length(other));
+                        sums.send(sparse(&within(&support(*rank), other), length(other)));
+                    }
+                    if place < shards {
+                        let shard = |members: &Vec<usize>| within(&union(members), place);
+                        let supports: Vec<_> = groups.iter().map(shard).collect();
+                        let shard = World { dim: length(place), supports };
+                        if groups.len() > 1 {
+                            add(dense, dense_ring(&shard).0[group]);
+                        }
+                        add(sums, topk_allgather(&shard).0[group]);
+                    }
+                    let places = 0..members.len();
+                    let blocks: Vec<_> = places.clone().map(|place| HEADER + VALUE * length(place)).collect();
+                    bruck(dense, place, &blocks);
+                    let block = |place| match place < shards {
+                        true => HEADER + shorter(&within(&all, place), length(place)),
+                        false => HEADER + sparse(&Support::new(), 0),
+                    };
+                    bruck(sums, place, &places.map(block).collect::<Vec<_>>());
+                    add(top, gtopk_tree(members.len(), largest).0[place]);
+                    if place == 0 {
+                        add(top, gtopk_tree(groups.len(), largest).0[group]);
+                    }
+                    add(top, broadcast(members.len(), 0, largest).0[place]);
+                    // The check.
+                    expected[*rank].iter_mut().for_each(|cost| cost.send(0));
+                }
+            }
+            let counted = run_world(local_world(9), |transport| {
+                let (inputs, first) = (&inputs, &first);
+                async move {
+                    let communicator = Communicator::new(transport);
+                    let rank = communicator.rank().index();
+                    let hierarchy = communicator.hierarchy(colors[rank] as u32).await.unwrap();
+                    let mut counted = Vec::new();
+                    let mut before = hierarchy.communicator().traffic();
+                    for which in 0..3 {
+                        match which {
+                            0 => {
+                                let (input, mut sum) = (inputs[rank].to_dense(), vec![0.0; dim]);
+                                hierarchy
+                                    .allreduce_dense(&input, &mut sum, DenseAlgorithm::Ring)
+                                    .await
+                                    .unwrap();
+                            }
+                            1 => {
+                                let all = SparseAlgorithm::TopkAllgather;
+                                drop(hierarchy.allreduce(&inputs[rank], &all).await.unwrap());
+                            }
+                            _ => {
+                                let tree = GtopkAlgorithm::Tree;
+                                drop(hierarchy.gtopk(first, k, tree, PutBack::Conserving).await.unwrap());
+                            }
+                        }
+                        let after = hierarchy.communicator().traffic();
+                        counted.push(Cost {
+                            messages: after.messages_sent - before.messages_sent,
+                            bytes: after.bytes_sent - before.bytes_sent,
+                        });
+                        before = after;
+                    }
+                    counted
+                }
+            });
+            for (rank, counted) in counted.iter().enumerate() {
+                assert_eq!(*counted, expected[rank], "{groups:?}, N = {dim}, rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
 fn allgather_broadcast_and_barrier_cost_what_they_document() {
     for ranks in 1..=9 {
         let blocks: Vec<usize> = (0..ranks).map(|rank| rank * 10).collect();
@@ -614,12 +811,7 @@ fn allgather_broadcast_and_barrier_cost_what_they_document() {
         });
 
         for root in 0..ranks {
-            let costs = (0..ranks).map(|rank| {
-                let mut cost = Cost::default();
-                (0..children((rank + ranks - root) % ranks, ranks)).for_each(|_| cost.send(100));
-                cost
-            });
-            let expected = (costs.collect(), height(ranks));
+            let expected = broadcast(ranks, root, 100);
             expect("broadcast", ranks, log2_ceil(ranks), &expected, async |communicator, _| {
                 communicator.broadcast(Rank::from_index(root), vec![0; 100].into()).await.unwrap();
             });

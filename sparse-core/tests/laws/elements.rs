@@ -11,6 +11,8 @@ crate::for_each_type!(
     addition_commutes_bit_for_bit,
     accumulating_then_narrowing_is_the_sum,
     conversion_to_f32_and_back_keeps_small_numbers,
+    dividing_undoes_multiplying,
+    a_quotient_is_rounded_once_and_nan_is_one,
 );
 
 fn magnitude_orders_as_absolute_values_do<T: Sample>(runner: &mut TestRunner) {
@@ -60,6 +62,38 @@ fn accumulating_then_narrowing_is_the_sum<T: Sample>(runner: &mut TestRunner) {
         match (T::narrow(acc), T::sum(&values)) {
             ((sum, false), Some(expected)) => prop_assert!(sum.same(expected), "{sum:?}, {expected:?}"),
             (narrowed, expected) => prop_assert!(narrowed.1 && expected.is_none()),
+        }
+        Ok(())
+    });
+}
+
+fn dividing_undoes_multiplying<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (-15_i8..=15, 1_u32..=16), |(number, count)| {
+        let product = <T as Element>::from_f32(f32::from(number) * count as f32);
+        prop_assert!(product.divide(count).same(T::small(number)));
+        Ok(())
+    });
+}
+
+fn a_quotient_is_rounded_once_and_nan_is_one<T: Sample>(runner: &mut TestRunner) {
+    check(runner, (code(), 1_u32..100, any::<u64>()), |(a, count, bits)| {
+        let a = value::<T>(a);
+        let (quotient, exact) = (a.divide(count), a.to_f64() / f64::from(count));
+        match T::DTYPE {
+            DType::F64 => prop_assert!(exact.is_nan() || quotient.to_f64() == exact),
+            DType::F32 | DType::F16 | DType::Bf16 => {
+                prop_assert!(quotient.same(<T as Element>::from_f32(exact as f32)));
+            }
+            // Of numbers that f64 holds exactly.
+            DType::I32 => prop_assert!(quotient.to_f64() == exact.trunc()),
+            DType::I64 => prop_assert!(exact.abs() > 1e15 || quotient.to_f64() == exact.trunc()),
+        }
+        let any = bytemuck::pod_read_unaligned::<T>(
+            &(bits | 0x7ff0_7ff0_7ff0_7ff0).to_ne_bytes()[..size_of::<T>()],
+        );
+        if any.is_nan() {
+            let (one, quotient) = (any.add(any).0, any.divide(count));
+            prop_assert_eq!(bytemuck::bytes_of(&quotient), bytemuck::bytes_of(&one));
         }
         Ok(())
     });

@@ -1,0 +1,109 @@
+//! Global top-k in a hierarchy.
+//!
+//! Steps of the truncating algorithms: the algorithm runs inside each group; it runs again among the groups' first ranks, for what
+//! their groups have found; each of these broadcasts the result in its group. Cost: what the algorithm costs for g ranks inside
+//! and for as many ranks as there are groups across, and `ceil(log2 g) (alpha + k b beta)` inside.
+//!
+//! Steps of the exact one: as the hierarchical allreduce, but across the groups the exact k largest of each shard are found, and of
+//! these every rank keeps the k largest. Sums inside groups are not truncated. Cost: as there, with at most k entries of each shard
+//! in the last phase.
+//!
+//! Put-back: what a group dropped returns to its ranks as it does from the algorithm; what was dropped of a group's k largest
+//! returns to rank `i mod g` of the group for index `i`, but for partial sums that merges across dropped inside the global
+//! set, which return to the first ranks.
+
+use bytes::Bytes;
+use sparse_core::{Element, SparseVec};
+use transport::Transport;
+
+use super::layout::Layout;
+use super::part::Part;
+use crate::error::Error;
+use crate::gtopk::put_back::put_back;
+use crate::gtopk::{GlobalTopk, GtopkAlgorithm, Partial, PutBack, decode_partial, partial, share};
+use crate::in_flight::InFlight;
+use crate::reduce_scatter::split;
+use crate::{allgather, broadcast, decode};
+
+pub(super) async fn gtopk<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    layout: &Layout,
+    input: &SparseVec<E>,
+    k: usize,
+    algorithm: GtopkAlgorithm,
+    mode: PutBack,
+) -> Result<GlobalTopk<E>, Error> {
+    let invalid = |source| Error::value(operation.rank(), source);
+    if algorithm == GtopkAlgorithm::Exact {
+        let sum = exact_sum(operation, layout, input, k).await?;
+        let put_back = put_back(input, &sum, &[], mode).map_err(invalid)?;
+        return Ok(GlobalTopk { sum, put_back });
+    }
+    let inside = Part::new(operation, layout.inside(), layout.place());
+    let of_group = inside.run(partial(inside.operation(), input, k, algorithm)).await?;
+    let of_all = match layout.across() {
+        Some(members) if layout.place() == 0 => {
+            let across = Part::new(operation, &members, layout.group());
+            Some(across.run(partial(across.operation(), &of_group.kept, k, algorithm)).await?)
+        }
+        _ => None,
+    };
+    let (sum, dropped) = spread(&inside, of_all, input.dim(), k).await?;
+    let put_back = match mode {
+        PutBack::Paper => put_back(input, &sum, &[], mode),
+        PutBack::Conserving => {
+            let own = share(&of_group.kept, layout.place(), layout.inside().len()).map_err(invalid)?;
+            let parts = [
+                put_back(input, &of_group.kept, &of_group.dropped, mode),
+                put_back(&own, &sum, &dropped, mode),
+            ];
+            parts.into_iter().collect::<Result<Vec<_>, _>>().and_then(|parts| sparse_core::reduce(&parts))
+        }
+    };
+    Ok(GlobalTopk { sum, put_back: put_back.map_err(invalid)? })
+}
+
+/// Gives what a group's first rank has found to all of the group; what that dropped stays with it.
+async fn spread<T: Transport, E: Element>(
+    inside: &Part<T>,
+    of_all: Option<Partial<E>>,
+    dim: u64,
+    k: usize,
+) -> Result<(SparseVec<E>, Vec<SparseVec<E>>), Error> {
+    let inner = inside.operation();
+    let message = of_all.as_ref().map_or_else(Bytes::new, |partial| inner.sparse(partial.kept.view()));
+    let received = async {
+        let (from, frame) = broadcast::down(inner, 0, message).await?;
+        decode_partial(frame, from, dim, k)
+    };
+    let sum = inside.run(received).await?;
+    Ok((sum, of_all.map_or_else(Vec::new, |partial| partial.dropped)))
+}
+
+async fn exact_sum<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    layout: &Layout,
+    input: &SparseVec<E>,
+    k: usize,
+) -> Result<SparseVec<E>, Error> {
+    let inside = Part::new(operation, layout.inside(), layout.place());
+    let ranges = layout.ranges(input.dim());
+    let shard = inside.run(split::sum_own_range(inside.operation(), input, &ranges)).await?;
+    let largest = match layout.across() {
+        Some(members) => {
+            let across = Part::new(operation, &members, layout.group());
+            across.run(partial(across.operation(), &shard, k, GtopkAlgorithm::Exact)).await?.kept
+        }
+        None => shard,
+    };
+    let inner = inside.operation();
+    let gather = async {
+        let blocks = allgather::bruck(inner, inner.sparse(largest.view())).await?;
+        let parts = blocks.into_iter().zip(&ranges).enumerate().map(|(owner, (block, range))| {
+            decode::sparse(inner.open(owner, block)?, owner, range.end - range.start)
+        });
+        let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+        SparseVec::concat(&parts).map_err(|source| Error::value(inner.rank(), source))
+    };
+    Ok(inside.run(gather).await?.top_k(k).0)
+}

@@ -3,7 +3,7 @@
 use super::{Cost, Link, Workload, doubling, sizes};
 use crate::allgather::bruck::LONG;
 use crate::allreduce::{dense_ring, ssar_ring};
-use crate::gtopk::exact;
+use crate::gtopk::owners;
 use crate::ring::Plan;
 use crate::topology::rounds;
 use sparse_core::wire::HEADER;
@@ -88,7 +88,7 @@ pub(super) fn rabenseifner(work: &Workload, link: &Link) -> Cost {
 pub(super) fn exact(work: &Workload, link: &Link) -> Cost {
     let (ranks, k) = (work.ranks as f64, usize::try_from(work.entries).unwrap_or(usize::MAX));
     let sums = work.union(work.ranks) / ranks;
-    let (support, magnitudes) = exact::told(k, work.ranks, sums as usize, work.value);
+    let (support, magnitudes) = owners::told(k, work.ranks, sums as usize, work.value);
     let tell = |bytes: usize| bruck(work.ranks, (HEADER + bytes) as f64, link);
     let block = sizes::sparse(work, work.dim as f64 / ranks, (work.entries as f64 / ranks).min(sums));
     let agreed = support.map_or(Cost::default(), tell) + split(work, link) + tell(magnitudes);

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 
 mod butterfly;
-pub(crate) mod exact;
+mod exact;
+pub(crate) mod owners;
 mod put_back;
 mod tree;
 

@@ -9,16 +9,18 @@ use crate::in_flight::InFlight;
 
 mod butterfly;
 mod exact;
+mod oktopk;
 pub(crate) mod owners;
 mod put_back;
+mod spardl;
 mod tree;
 
 /// How to find the global top-k; costs are per rank, `b` bytes an entry.
 ///
 /// Every merge of the tree and the butterfly keeps the k largest entries of two ranks' at most 2k, so an index
 /// whose parts are each small may be missed although its sum is large. Both merge the same operands where P is
-/// a power of two, and then find the same result; of an input they use the k largest. The exact algorithm uses all of
-/// it.
+/// a power of two, and then find the same result. Of an input they and Ok-Topk use the k largest; the exact algorithm uses
+/// all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GtopkAlgorithm {
@@ -33,6 +35,14 @@ pub enum GtopkAlgorithm {
     /// least volume there is; at most about `3k b beta` however they lie. Ranges of indices go to owners, who sum them
     /// and agree on what is large.
     Exact,
+    /// The exact top-k of the sum of the ranks' k largest entries, as `Exact`, with what survives spread evenly over the
+    /// ranks before it is gathered: the same cost where supports are alike and results too, at most `3k(P-1)/P b beta` where
+    /// results are not.
+    Oktopk,
+    /// Of each of P ranges of equal length the `h = ceil(k/P)` largest sums, cut to as many at every merge, and the k largest of
+    /// these: the fewest rounds of those whose volume does not grow with P. `2 ceil(log2 P) alpha + 2 h (P-1) b beta`,
+    /// which is about `2k(P-1)/P b beta`, however the supports lie. Fewer than k entries where the large ones are in few ranges.
+    Spardl,
 }
 
 impl GtopkAlgorithm {
@@ -41,6 +51,8 @@ impl GtopkAlgorithm {
             Self::Tree => 7,
             Self::Butterfly => 8,
             Self::Exact => 9,
+            Self::Oktopk => 12,
+            Self::Spardl => 13,
         }
     }
 }
@@ -87,6 +99,8 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     let Partial { kept: sum, dropped } = match algorithm {
         GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await?,
         GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await?,
+        GtopkAlgorithm::Oktopk => oktopk::gtopk(operation, Partial::of(input, k), k).await?,
+        GtopkAlgorithm::Spardl => spardl::gtopk(operation, input, k).await?,
         // What it drops is whole sums, outside the global set.
         GtopkAlgorithm::Exact => {
             Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() }

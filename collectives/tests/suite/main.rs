@@ -10,6 +10,8 @@ mod failures;
 mod gtopk;
 mod gtopk_exact;
 mod laws;
+mod oktopk;
 mod reduce_scatter;
 mod simulated;
+mod spardl;
 mod split;

@@ -76,6 +76,7 @@ fn nothing_costs_less_than_its_bound() {
                 GtopkAlgorithm::Butterfly,
                 GtopkAlgorithm::Exact,
                 GtopkAlgorithm::Oktopk,
+                GtopkAlgorithm::Spardl,
             ] {
                 below(gtopk(algorithm, &work, &LINK), bounds::exact_topk(&work), "gtopk", &work);
             }

@@ -416,6 +416,29 @@ fn oktopk(world: &World, k: usize) -> (Vec<Cost>, u64) {
     (costs.collect(), if ranks == 1 { 0 } else { rounds })
 }
 
+/// Bruck's allgather backwards and forwards, with the first `ceil(k/P)` of each range.
+fn spardl(world: &World, k: usize) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let kept = |owner: usize| k.div_ceil(ranks).min(world.range(owner));
+    let blocks: Vec<_> = (0..ranks)
+        .map(|owner| HEADER + sparse(&(0..kept(owner) as u32).collect(), world.range(owner)))
+        .collect();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        for distance in (0..log2_ceil(ranks)).map(|round| 1 << round) {
+            let (mut support, mut dim) = (Support::new(), 0);
+            for owner in (distance..ranks.min(2 * distance)).map(|after| (rank + after) % ranks) {
+                support.extend(dim as u32..(dim + kept(owner)) as u32);
+                dim += world.range(owner);
+            }
+            cost.send(sparse(&support, dim));
+        }
+        bruck(&mut cost, rank, &blocks);
+        cost
+    });
+    (costs.collect(), 2 * log2_ceil(ranks) as u64)
+}
+
 /// Runs an operation on a counted world, and compares each rank's cost and the world's rounds.
 /// `check` is the number of rounds of the check for the same call, a header each.
 fn expect<F>(name: &str, ranks: usize, check: usize, expected: &(Vec<Cost>, u64), run: F)
@@ -637,11 +660,11 @@ fn every_gtopk_costs_what_it_documents() {
             let message = sparse(&largest, dim);
             let world = World { dim, supports: vec![largest; ranks] };
             for algorithm in common::GTOPK {
+                let all = World { dim, supports: vec![(0..dim as u32).collect(); ranks] };
                 let expected = match algorithm {
                     GtopkAlgorithm::Tree => gtopk_tree(ranks, message),
-                    GtopkAlgorithm::Exact => {
-                        gtopk_exact(&World { dim, supports: vec![(0..dim as u32).collect(); ranks] }, k)
-                    }
+                    GtopkAlgorithm::Exact => gtopk_exact(&all, k),
+                    GtopkAlgorithm::Spardl => spardl(&all, k),
                     GtopkAlgorithm::Oktopk => oktopk(&world, k),
                     _ => (doubling(&world, |_| message), doubling_rounds(ranks)),
                 };

@@ -6,6 +6,7 @@ mod auto;
 mod background;
 mod common;
 mod costs;
+mod drawings;
 mod failures;
 mod gtopk;
 mod gtopk_exact;

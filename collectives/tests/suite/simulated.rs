@@ -18,7 +18,7 @@ pub(crate) enum Algorithm {
 use Algorithm::{Dense, Gtopk, Sparse};
 
 /// A new algorithm gets its row here.
-fn all() -> [Algorithm; 14] {
+fn all() -> [Algorithm; 15] {
     [
         Dense(DenseAlgorithm::Ring),
         Dense(DenseAlgorithm::RecursiveDoubling),
@@ -34,6 +34,7 @@ fn all() -> [Algorithm; 14] {
         Gtopk(GtopkAlgorithm::Butterfly),
         Gtopk(GtopkAlgorithm::Exact),
         Gtopk(GtopkAlgorithm::Oktopk),
+        Gtopk(GtopkAlgorithm::Spardl),
     ]
 }
 
@@ -116,8 +117,9 @@ fn expect(algorithm: &Algorithm, work: &Workload, link: &Link) {
 }
 
 /// Whether the formula says less than the whole: where so few entries more or less decide whether a sum goes dense that
-/// chance does, where Rabenseifner's folded ranks and their neighbours share links, and where bytes alone count and the
-/// owners' shares of the largest differ by chance.
+/// chance does, where Rabenseifner's folded ranks and their neighbours share links, and where bytes alone count and
+/// what owners have differs by chance: whoever is ahead shares the link of one who is behind, and makes it later, by more the
+/// more rounds there are.
 fn is_rough(algorithm: &Algorithm, work: &Workload, link: &Link) -> bool {
     let share = work.union(work.ranks) / work.dim as f64;
     match algorithm {
@@ -125,6 +127,7 @@ fn is_rough(algorithm: &Algorithm, work: &Workload, link: &Link) -> bool {
             (0.46..0.54).contains(&share)
         }
         Gtopk(GtopkAlgorithm::Exact | GtopkAlgorithm::Oktopk) => link.alpha < 1e-5,
+        Gtopk(GtopkAlgorithm::Spardl) => link.alpha < 1e-5 && work.ranks > 24,
         Dense(DenseAlgorithm::Rabenseifner) => !work.ranks.is_power_of_two(),
         _ => false,
     }

@@ -23,6 +23,8 @@
 //! [`cost`] has what each algorithm costs as functions, and the lower bounds; `Auto` of either enum takes the algorithm that it
 //! predicts to be the fastest, on a link that is set or [measured](Communicator::calibrate).
 //!
+//! `docs/algorithms.md` in this crate's folder draws the steps of each, with its cost, its bound, its memory and when to take it.
+//!
 //! In the costs, P is the number of ranks, N the dimension, `k` the entries of one rank, K those of
 //! the union, `b` the bytes of an entry, `v` those of a dense value, alpha the latency, beta the time
 //! per byte; links are full-duplex.

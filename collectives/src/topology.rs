@@ -47,6 +47,49 @@ pub(crate) fn bruck_most_sent(blocks: &[usize]) -> usize {
     (0..ranks).map(sent).max().unwrap_or(0)
 }
 
+/// Whose entries are in whose block where all blocks are to have as many: entries lie in the order of their owners, and
+/// block `t` of P is the `t`-th P-th of them. Owners and blocks are those of the ranks.
+#[derive(Debug)]
+pub(crate) struct EvenBlocks {
+    /// Where the entries of each owner begin, and where those of the last end.
+    starts: Vec<u64>,
+}
+
+impl EvenBlocks {
+    /// For owners that have at least so many entries. Each is given a place for one more, so that none has no place for
+    /// those that nobody knows of.
+    pub(crate) fn new(entries: &[usize]) -> Self {
+        let ends = entries.iter().scan(0, |end, entries| {
+            *end += *entries as u64 + 1;
+            Some(*end)
+        });
+        Self { starts: [0].into_iter().chain(ends).collect() }
+    }
+
+    /// The owners that have places in a block.
+    pub(crate) fn owners(&self, block: usize) -> Range<usize> {
+        let block = self.block(block);
+        let first = self.starts.partition_point(|start| *start <= block.start) - 1;
+        first..self.starts.partition_point(|start| *start < block.end)
+    }
+
+    /// Of an owner's `count` entries, those that are in a block.
+    pub(crate) fn part(&self, owner: usize, block: usize, count: usize) -> Range<usize> {
+        let (start, end) = (self.starts[owner], self.starts[owner + 1]);
+        let block = self.block(block);
+        let cut = |place: u64| {
+            let place = u128::from(place.clamp(start, end) - start);
+            (place * count as u128 / u128::from(end - start)) as usize
+        };
+        cut(block.start)..cut(block.end)
+    }
+
+    fn block(&self, block: usize) -> Range<u64> {
+        let owners = self.starts.len() - 1;
+        range(self.starts[owners], owners, block)
+    }
+}
+
 /// Recursive doubling for any number of ranks: those beyond the largest power of two first hand
 /// their operand to a neighbour, idle through the rounds, and get the result at the end.
 ///
@@ -157,6 +200,30 @@ mod tests {
         assert_eq!(bruck_most_sent(&[0, 0, 7, 0, 0, 0, 0, 0]), 21);
         assert_eq!(bruck_most_sent(&[7; 5]), 28);
         assert_eq!(bruck_most_sent(&[1, 2, 3]), 3 + 3);
+    }
+
+    #[test]
+    fn even_blocks_tile_every_owner_s_entries() {
+        for entries in [vec![0], vec![5, 0], vec![0, 0, 9], vec![1000, 0, 0, 0, 3], vec![7; 9], vec![0; 6]] {
+            let (even, ranks) = (EvenBlocks::new(&entries), entries.len());
+            for (owner, known) in entries.iter().enumerate() {
+                for count in [*known, known + 3, 0] {
+                    let blocks = (0..ranks).filter(|block| even.owners(*block).contains(&owner));
+                    let parts: Vec<_> = blocks.map(|block| even.part(owner, block, count)).collect();
+                    assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, count));
+                    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+                    let none = (0..ranks).filter(|block| !even.owners(*block).contains(&owner));
+                    assert!(none.into_iter().all(|block| even.part(owner, block, count).is_empty()));
+                }
+            }
+            let share = entries.iter().sum::<usize>() / ranks;
+            for block in 0..ranks {
+                let owners = even.owners(block);
+                let length: usize = owners.map(|owner| even.part(owner, block, entries[owner]).len()).sum();
+                // To one for each owner, and one for the place that each is given.
+                assert!(length.abs_diff(share) <= ranks + 1, "{length} of {entries:?} in {block}");
+            }
+        }
     }
 
     #[test]

@@ -40,9 +40,11 @@ const DENSE_AUTO: Kind = Kind::Dense(DenseAlgorithm::Auto);
 const BUTTERFLY: Kind = Kind::Gtopk(GtopkAlgorithm::Butterfly);
 const TREE: Kind = Kind::Gtopk(GtopkAlgorithm::Tree);
 const EXACT: Kind = Kind::Gtopk(GtopkAlgorithm::Exact);
+const OKTOPK: Kind = Kind::Gtopk(GtopkAlgorithm::Oktopk);
+const SPARDL: Kind = Kind::Gtopk(GtopkAlgorithm::Spardl);
 
 #[rustfmt::skip]
-pub(crate) const KNOWN: [Algorithm; 20] = [
+pub(crate) const KNOWN: [Algorithm; 22] = [
     known("dense", RING, "the same as dense_ring"),
     known("dense_ring", RING, "whole gradients round the ring, the usual allreduce"),
     known("dense_recursive_doubling", RECURSIVE_DOUBLING, "whole gradients, exchanged in pairs"),
@@ -63,6 +65,8 @@ pub(crate) const KNOWN: [Algorithm; 20] = [
     known("gtopk_butterfly", BUTTERFLY, "the largest entries of the sum, merged in pairs"),
     known("gtopk_tree", TREE, "the same up and down a tree, as first published"),
     known("gtopk_exact", EXACT, "the largest entries of the sum, missing none"),
+    known("oktopk", OKTOPK, "those of the sum of each worker's largest, missing none"),
+    known("spardl", SPARDL, "those of each of as many ranges as workers, nearly"),
 ];
 
 const fn known(name: &'static str, kind: Kind, what: &'static str) -> Algorithm {

@@ -99,7 +99,8 @@ fn each_algorithm_has_a_line_with_its_times_and_bytes() {
 fn every_algorithm_gives_what_it_must_at_any_density() {
     const ALL: &str = "dense,dense_ring,dense_recursive_doubling,rabenseifner,topk,topk_allgather,\
                        ssar_recursive_doubling,ssar_split_allgather,ssar_ring,dsar_split_allgather,dsar_quantized,\
-                       dsar_qsgd8,dsar_qsgd4,dsar_qsgd2,gtopk,gtopk_butterfly,gtopk_tree,gtopk_exact";
+                       dsar_qsgd8,dsar_qsgd4,dsar_qsgd2,gtopk,gtopk_butterfly,gtopk_tree,gtopk_exact,\
+                       oktopk,spardl";
     for (ranks, dim, density) in [
         ("3", "1", "1"),
         ("5", "5000", "0.0001"),

@@ -42,7 +42,7 @@ fn two_runs_draw_the_same_pictures() {
             "--ranks=8",
             "--dim=1000",
             "--density=0.1",
-            "--algorithm=gtopk_tree,gtopk_exact",
+            "--algorithm=gtopk_tree,gtopk_exact,oktopk,spardl",
         ]);
         command.args(["--jitter=20us", "--stragglers=0.2:5", "--plot=times.svg", "--trace=messages.svg"]);
         let output = command.output().unwrap();

@@ -151,7 +151,7 @@ fn every_algorithm_trains() {
             "dsar_qsgd8",
             "dsar_qsgd2",
         ],
-        ["topk_allgather", "gtopk_tree", "gtopk_butterfly", "gtopk_exact"],
+        ["topk_allgather", "gtopk_tree", "gtopk_butterfly", "gtopk_exact", "oktopk", "spardl"],
     );
     let folder = folder();
     for (task, algorithms) in [("spam", &exact[..]), ("mnist", &truncating)] {

@@ -237,7 +237,11 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
             GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
-            GtopkAlgorithm::Exact => return check(link) + phases::exact(work, work.entries, link),
+            // Nothing moves where all lies evenly.
+            GtopkAlgorithm::Exact | GtopkAlgorithm::Oktopk => {
+                return check(link) + phases::exact(work, work.entries, link);
+            }
+            GtopkAlgorithm::Spardl => return check(link) + phases::spardl(work, link),
         }
         .with_work(link, merged, 0.0)
 }

@@ -3,7 +3,7 @@
 use super::{Cost, Link, Workload, doubling, sizes};
 use crate::allgather::bruck::LONG;
 use crate::allreduce::{dense_ring, ssar_ring};
-use crate::gtopk::exact;
+use crate::gtopk::owners;
 use crate::ring::Plan;
 use crate::topology::rounds;
 use sparse_core::wire::HEADER;
@@ -92,11 +92,32 @@ pub(super) fn rabenseifner(work: &Workload, link: &Link) -> Cost {
 pub(super) fn exact(work: &Workload, entries: u64, link: &Link) -> Cost {
     let (ranks, k) = (work.ranks as f64, usize::try_from(entries).unwrap_or(usize::MAX));
     let sums = work.union(work.ranks) / ranks;
-    let (support, magnitudes) = exact::told(k, work.ranks, sums as usize, work.value);
+    let (support, magnitudes) = owners::told(k, work.ranks, sums as usize, work.value);
     let tell = |bytes: usize| bruck(work.ranks, (HEADER + bytes) as f64, link);
     let block = sizes::sparse(work, work.dim as f64 / ranks, (entries as f64 / ranks).min(sums));
     let agreed = support.map_or(Cost::default(), tell) + split(work, link) + tell(magnitudes);
     agreed + bruck(work.ranks, block, link).with_work(link, 2.0 * work.entries as f64, 0.0)
+}
+
+/// Bruck's allgather backwards with sums that are cut to `h = ceil(k/P)` entries, then forwards: at most
+/// `2 ceil(log2 P) alpha + 2 h (P-1) b beta`.
+pub(super) fn spardl(work: &Workload, link: &Link) -> Cost {
+    let (ranks, entries) = (work.ranks as f64, work.entries as f64);
+    let (part, most) = (work.dim as f64 / ranks, work.entries.div_ceil(work.ranks as u64) as f64);
+    // Of a block that holds the sums of so many ranks.
+    let kept = |summed: usize| (work.union(summed) / ranks).min(most);
+    let step = |distance: usize| {
+        let blocks = distance..(2 * distance).min(work.ranks);
+        let count = blocks.len() as f64;
+        // A block has come from every so manieth rank before.
+        let sent = blocks.map(|block| kept((work.ranks - block).div_ceil(2 * distance))).sum();
+        let bytes = sizes::sparse(work, part * count, sent);
+        Cost { rounds: 1, messages: 1, bytes, network: link.message(bytes), ..Cost::default() }
+    };
+    let steps = (0..rounds(work.ranks)).map(|round| step(1 << round));
+    let reduced = steps.fold(Cost::default(), |sum, step| sum + step);
+    let gathered = bruck(work.ranks, sizes::sparse(work, part, kept(work.ranks)), link);
+    (reduced + gathered).with_work(link, 3.0 * entries, 0.0)
 }
 
 /// One block from each rank round the ring: `(P-1) (alpha + n beta)`.

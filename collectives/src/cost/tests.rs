@@ -71,7 +71,13 @@ fn nothing_costs_less_than_its_bound() {
             ] {
                 below(sparse(&algorithm, &work, &LINK), bounds::sparse_sum(&work), "sparse", &work);
             }
-            for algorithm in [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact] {
+            for algorithm in [
+                GtopkAlgorithm::Tree,
+                GtopkAlgorithm::Butterfly,
+                GtopkAlgorithm::Exact,
+                GtopkAlgorithm::Oktopk,
+                GtopkAlgorithm::Spardl,
+            ] {
                 below(gtopk(algorithm, &work, &LINK), bounds::exact_topk(&work), "gtopk", &work);
             }
         }

@@ -8,7 +8,7 @@
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
-use super::{Partial, decode_partial, merge_truncated, share};
+use super::{Partial, decode_partial, merge_truncated};
 use crate::error::Error;
 use crate::in_flight::{InFlight, Lane};
 use crate::topology::{Fold, Role};

@@ -13,7 +13,10 @@ use crate::in_flight::{Check, InFlight};
 
 mod butterfly;
 pub(crate) mod exact;
+mod oktopk;
+pub(crate) mod owners;
 pub(crate) mod put_back;
+mod spardl;
 mod tree;
 
 impl<T: Transport> Communicator<T> {
@@ -58,8 +61,8 @@ impl<T: Transport> Communicator<T> {
 ///
 /// Every merge of the tree and the butterfly keeps the k largest entries of two ranks' at most 2k, so an index
 /// whose parts are each small may be missed although its sum is large. Both merge the same operands where P is
-/// a power of two, and then find the same result; of an input they use the k largest. The exact algorithm uses all of
-/// it.
+/// a power of two, and then find the same result. Of an input they and Ok-Topk use the k largest; the exact algorithm uses
+/// all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GtopkAlgorithm {
@@ -74,6 +77,14 @@ pub enum GtopkAlgorithm {
     /// least volume there is; at most about `3k b beta` however they lie. Ranges of indices go to owners, who sum them
     /// and agree on what is large.
     Exact,
+    /// The exact top-k of the sum of the ranks' k largest entries, as `Exact`, with what survives spread evenly over the
+    /// ranks before it is gathered: the same cost where supports are alike and results too, at most `3k(P-1)/P b beta` where
+    /// results are not.
+    Oktopk,
+    /// Of each of P ranges of equal length the `h = ceil(k/P)` largest sums, cut to as many at every merge, and the k largest of
+    /// these: the fewest rounds of those whose volume does not grow with P. `2 ceil(log2 P) alpha + 2 h (P-1) b beta`,
+    /// which is about `2k(P-1)/P b beta`, however the supports lie. Fewer than k entries where the large ones are in few ranges.
+    Spardl,
 }
 
 impl GtopkAlgorithm {
@@ -82,6 +93,8 @@ impl GtopkAlgorithm {
             Self::Tree => 7,
             Self::Butterfly => 8,
             Self::Exact => 9,
+            Self::Oktopk => 12,
+            Self::Spardl => 13,
         }
     }
 }
@@ -142,6 +155,8 @@ pub(crate) async fn partial<T: Transport, E: Element>(
     match algorithm {
         GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await,
         GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await,
+        GtopkAlgorithm::Oktopk => oktopk::gtopk(operation, Partial::of(input, k), k).await,
+        GtopkAlgorithm::Spardl => spardl::gtopk(operation, input, k).await,
         // What it drops is whole sums, outside the global set.
         GtopkAlgorithm::Exact => {
             Ok(Partial { kept: exact::gtopk(operation, input, k).await?, dropped: Vec::new() })
@@ -186,14 +201,4 @@ pub(crate) fn decode_partial<E: Element>(
         return Err(Error::malformed(from, format!("{nnz} entries where at most {k} belong")));
     }
     Ok(partial)
-}
-
-/// The entries that one member of a group puts back.
-pub(crate) fn share<E: Element>(
-    dropped: &SparseVec<E>,
-    member: usize,
-    group: usize,
-) -> Result<SparseVec<E>, sparse_core::Error> {
-    let (indices, values) = dropped.iter().filter(|(index, _)| *index as usize % group == member).unzip();
-    SparseVec::new(dropped.dim(), indices, values)
 }

@@ -20,7 +20,7 @@ use super::layout::Layout;
 use super::part::Part;
 use crate::error::Error;
 use crate::gtopk::put_back::put_back;
-use crate::gtopk::{GlobalTopk, GtopkAlgorithm, Partial, PutBack, decode_partial, partial, share};
+use crate::gtopk::{GlobalTopk, GtopkAlgorithm, Partial, PutBack, decode_partial, partial};
 use crate::in_flight::InFlight;
 use crate::reduce_scatter::split;
 use crate::{allgather, broadcast, decode};
@@ -36,7 +36,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     let invalid = |source| Error::value(operation.rank(), source);
     if algorithm == GtopkAlgorithm::Exact {
         let sum = exact_sum(operation, layout, input, k).await?;
-        let put_back = put_back(input, &sum, &[], mode).map_err(invalid)?;
+        let put_back = put_back(input, &sum, Vec::new(), mode).map_err(invalid)?;
         return Ok(GlobalTopk { sum, put_back });
     }
     let inside = Part::new(operation, layout.inside(), layout.place());
@@ -50,12 +50,13 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     };
     let (sum, dropped) = spread(&inside, of_all, input.dim(), k).await?;
     let put_back = match mode {
-        PutBack::Paper => put_back(input, &sum, &[], mode),
+        PutBack::Paper => put_back(input, &sum, Vec::new(), mode),
         PutBack::Conserving => {
-            let own = share(&of_group.kept, layout.place(), layout.inside().len()).map_err(invalid)?;
+            let mut own = of_group.kept.clone();
+            own.retain(|index, _| index as usize % layout.inside().len() == layout.place());
             let parts = [
-                put_back(input, &of_group.kept, &of_group.dropped, mode),
-                put_back(&own, &sum, &dropped, mode),
+                put_back(input, &of_group.kept, of_group.dropped, mode),
+                put_back(&own, &sum, dropped, mode),
             ];
             parts.into_iter().collect::<Result<Vec<_>, _>>().and_then(|parts| sparse_core::reduce(&parts))
         }

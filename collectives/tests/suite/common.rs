@@ -24,6 +24,8 @@ impl Algorithm {
             Self::Sparse(SparseAlgorithm::DsarSplitAllgather),
             Self::Sparse(SparseAlgorithm::TopkAllgather),
             Self::Gtopk(GtopkAlgorithm::Exact),
+            Self::Gtopk(GtopkAlgorithm::Oktopk),
+            Self::Gtopk(GtopkAlgorithm::Spardl),
             Self::Sparse(SparseAlgorithm::SsarRing),
             Self::Dense(DenseAlgorithm::Auto),
             Self::Sparse(SparseAlgorithm::Auto),
@@ -52,8 +54,13 @@ impl Algorithm {
     }
 }
 
-pub(crate) const GTOPK: [GtopkAlgorithm; 3] =
-    [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly, GtopkAlgorithm::Exact];
+pub(crate) const GTOPK: [GtopkAlgorithm; 5] = [
+    GtopkAlgorithm::Tree,
+    GtopkAlgorithm::Butterfly,
+    GtopkAlgorithm::Exact,
+    GtopkAlgorithm::Oktopk,
+    GtopkAlgorithm::Spardl,
+];
 pub(crate) const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
 
 /// The dimensions at which partitions and rounds have their edges.

@@ -339,20 +339,31 @@ fn marks(candidates: usize, k: usize, ranks: usize) -> BTreeSet<usize> {
     marks.into_iter().filter(|mark| (1..=candidates).contains(mark)).collect()
 }
 
-/// For sums at every index that decrease with it, few enough for ranges of equal length.
-fn gtopk_exact(world: &World, k: usize) -> (Vec<Cost>, u64) {
+/// What owners tell and pass on, for sums that decrease with the index and are few enough for ranges of equal length: the bytes
+/// of their magnitudes, and how many of their sums survive.
+fn owners(world: &World, k: usize) -> (Vec<usize>, Vec<usize>) {
     let ranks = world.ranks();
-    let candidates: Vec<_> = (0..ranks).map(|owner| world.range(owner).min(k)).collect();
+    let union = world.union();
+    let candidates: Vec<_> = (0..ranks).map(|owner| world.within(&union, owner).len().min(k)).collect();
     let marks: Vec<_> = candidates.iter().map(|candidates| marks(*candidates, k, ranks)).collect();
-    let magnitudes: Vec<_> = marks.iter().map(|marks| HEADER + 8 + VALUE * marks.len()).collect();
+    let magnitudes = marks.iter().map(|marks| HEADER + 8 + VALUE * marks.len()).collect();
     let mut wanted = k;
     let survivors = (0..ranks).map(|owner| {
         let passed = marks[owner].iter().copied().find(|mark| *mark >= wanted).unwrap_or(candidates[owner]);
         let passed = if wanted == 0 { 0 } else { passed };
         wanted -= wanted.min(passed);
-        HEADER + sparse(&(0..passed as u32).collect(), world.range(owner))
+        passed
     });
-    let survivors: Vec<_> = survivors.collect();
+    let survivors = survivors.collect();
+    (magnitudes, survivors)
+}
+
+fn gtopk_exact(world: &World, k: usize) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let (magnitudes, survivors) = owners(world, k);
+    let survivors: Vec<_> = (0..ranks)
+        .map(|owner| HEADER + sparse(&(0..survivors[owner] as u32).collect(), world.range(owner)))
+        .collect();
     let costs = (0..ranks).map(|rank| {
         let mut cost = split(world, rank);
         bruck(&mut cost, rank, &magnitudes);
@@ -365,6 +376,76 @@ fn gtopk_exact(world: &World, k: usize) -> (Vec<Cost>, u64) {
         cost
     });
     (costs.collect(), if ranks == 1 { 0 } else { 1 + 2 * log2_ceil(ranks) as u64 })
+}
+
+/// As the exact one, but that survivors move to even blocks where the gather would send more than twice its least.
+fn oktopk(world: &World, k: usize) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let (magnitudes, survivors) = owners(world, k);
+    let total: usize = survivors.iter().sum();
+    let gathered = |rank: usize| -> usize {
+        let rounds = (0..log2_ceil(ranks)).map(|round| 1 << round);
+        rounds.flat_map(|d: usize| 0..d.min(ranks - d)).map(|i| survivors[(rank + i) % ranks]).sum()
+    };
+    let moves = (0..ranks).map(gathered).max() > Some(2 * (total - total / ranks) + ranks);
+    // Where an owner's place among all begins: it has one more than entries.
+    let start = |owner: usize| survivors[..owner].iter().map(|entries| entries + 1).sum::<usize>();
+    let block = |block: usize| start(ranks) * block / ranks..start(ranks) * (block + 1) / ranks;
+    let is_in = |owner, to| start(owner) < block(to).end && block(to).start < start(owner + 1);
+    let part = |owner: usize, to: usize| {
+        let cut = |place: usize| {
+            let places = survivors[owner] + 1;
+            (place.clamp(start(owner), start(owner + 1)) - start(owner)) * survivors[owner] / places
+        };
+        (cut(block(to).start) as u32..cut(block(to).end) as u32).collect::<Support>()
+    };
+    let blocks: Vec<_> = (0..ranks)
+        .map(|to| {
+            let owners: Vec<_> =
+                (0..ranks).filter(|o| if moves { is_in(*o, to) } else { *o == to }).collect();
+            let (first, last) = (owners[0], owners[owners.len() - 1]);
+            let placed = owners.iter().flat_map(|owner| {
+                let from_first = (world.cut(*owner) - world.cut(first)) as u32;
+                let part = if moves { part(*owner, to) } else { (0..survivors[*owner] as u32).collect() };
+                part.into_iter().map(move |index| index + from_first)
+            });
+            HEADER + sparse(&placed.collect(), world.cut(last + 1) - world.cut(first))
+        })
+        .collect();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = split(world, rank);
+        bruck(&mut cost, rank, &magnitudes);
+        for to in (0..ranks).filter(|to| moves && *to != rank && is_in(rank, *to)) {
+            cost.send(sparse(&part(rank, to), world.range(rank)));
+        }
+        bruck(&mut cost, rank, &blocks);
+        cost
+    });
+    let rounds = 1 + 2 * log2_ceil(ranks) as u64 + u64::from(moves);
+    (costs.collect(), if ranks == 1 { 0 } else { rounds })
+}
+
+/// Bruck's allgather backwards and forwards, with the first `ceil(k/P)` of each range.
+fn spardl(world: &World, k: usize) -> (Vec<Cost>, u64) {
+    let ranks = world.ranks();
+    let kept = |owner: usize| k.div_ceil(ranks).min(world.range(owner));
+    let blocks: Vec<_> = (0..ranks)
+        .map(|owner| HEADER + sparse(&(0..kept(owner) as u32).collect(), world.range(owner)))
+        .collect();
+    let costs = (0..ranks).map(|rank| {
+        let mut cost = Cost::default();
+        for distance in (0..log2_ceil(ranks)).map(|round| 1 << round) {
+            let (mut support, mut dim) = (Support::new(), 0);
+            for owner in (distance..ranks.min(2 * distance)).map(|after| (rank + after) % ranks) {
+                support.extend(dim as u32..(dim + kept(owner)) as u32);
+                dim += world.range(owner);
+            }
+            cost.send(sparse(&support, dim));
+        }
+        bruck(&mut cost, rank, &blocks);
+        cost
+    });
+    (costs.collect(), 2 * log2_ceil(ranks) as u64)
 }
 
 /// Runs an operation on a counted world, and compares each rank's cost and the world's rounds.
@@ -653,32 +734,29 @@ fn every_reduce_and_gather_costs_what_it_documents() {
 #[test]
 fn every_gtopk_costs_what_it_documents() {
     for ranks in 1..=9 {
-        for k in [0, 1, 20] {
+        // With 60 of 900, one owner has all that survives.
+        for (dim, k) in [(40, 0), (40, 1), (40, 20), (900, 60)] {
             // The first k entries are the largest of every rank, so every message has exactly those.
-            let values = |rank: usize| (0..40).map(move |index| (1000 - index) as f32 + rank as f32);
+            let values = |rank: usize| (0..dim).map(move |index| (1000 - index) as f32 + rank as f32);
             let inputs: Vec<_> = (0..ranks)
                 .map(|rank| SparseVec::from_dense(&values(rank).collect::<Vec<_>>()).unwrap())
                 .collect();
             let largest: Support = (0..k as u32).collect();
-            let message = sparse(&largest, 40);
-            let world = World { dim: 40, supports: vec![largest; ranks] };
+            let message = sparse(&largest, dim);
+            let world = World { dim, supports: vec![largest; ranks] };
             for algorithm in common::GTOPK {
+                let all = World { dim, supports: vec![(0..dim as u32).collect(); ranks] };
                 let expected = match algorithm {
                     GtopkAlgorithm::Tree => gtopk_tree(ranks, message),
-                    GtopkAlgorithm::Exact => {
-                        gtopk_exact(&World { dim: 40, supports: vec![(0..40).collect(); ranks] }, k)
-                    }
+                    GtopkAlgorithm::Exact => gtopk_exact(&all, k),
+                    GtopkAlgorithm::Spardl => spardl(&all, k),
+                    GtopkAlgorithm::Oktopk => oktopk(&world, k),
                     _ => (doubling(&world, |_| message), doubling_rounds(ranks)),
                 };
-                expect(
-                    &format!("{algorithm:?}, k = {k}"),
-                    ranks,
-                    1,
-                    &expected,
-                    async |communicator, rank| {
-                        communicator.gtopk(&inputs[rank], k, algorithm, PutBack::Conserving).await.unwrap();
-                    },
-                );
+                let name = format!("{algorithm:?}, {k} of {dim}");
+                expect(&name, ranks, 1, &expected, async |communicator, rank| {
+                    communicator.gtopk(&inputs[rank], k, algorithm, PutBack::Conserving).await.unwrap();
+                });
             }
         }
     }

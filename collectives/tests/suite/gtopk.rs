@@ -84,7 +84,8 @@ fn the_butterfly_finds_what_the_tree_finds() {
         for seed in 0..10 {
             let inputs: Vec<SparseVec<f32>> = world(Shape::Skewed, ranks, 100, seed);
             for put_back in PUT_BACK {
-                let [tree, butterfly, _] = GTOPK.map(|algorithm| gtopk(&inputs, 7, algorithm, put_back));
+                let [tree, butterfly] = [GtopkAlgorithm::Tree, GtopkAlgorithm::Butterfly]
+                    .map(|algorithm| gtopk(&inputs, 7, algorithm, put_back));
                 assert_eq!(tree[0].sum, butterfly[0].sum);
             }
         }
@@ -110,10 +111,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn disjoint_supports_give_the_exact_top_k(ranks in 1_usize..=9, k in 0_usize..50, seed: u64) {
+    fn disjoint_supports_give_the_exact_top_k_unless_ranges_have_shares(ranks in 1_usize..=9, k in 0_usize..50, seed: u64) {
         let inputs: Vec<SparseVec<i32>> = world(Shape::Disjoint, ranks, 300, seed);
         let (exact, _) = reduce(&inputs).unwrap().top_k(k);
-        for algorithm in GTOPK {
+        for algorithm in GTOPK.into_iter().filter(|algorithm| *algorithm != GtopkAlgorithm::Spardl) {
             prop_assert_eq!(&gtopk(&inputs, k, algorithm, PutBack::Conserving)[0].sum, &exact);
         }
     }

@@ -144,7 +144,7 @@ proptest! {
 
 /// How the ranks' supports of k entries lie, and how large their values are.
 #[derive(Clone, Copy, Debug)]
-enum Layers {
+pub(crate) enum Layers {
     /// Everywhere.
     Uniform,
     /// All in a tenth of the dimension.
@@ -158,7 +158,7 @@ enum Layers {
 }
 
 /// k entries a rank, at different indices almost everywhere, so that nothing but the algorithm saves bytes.
-fn layered(layers: Layers, ranks: usize, dim: u64, k: usize) -> Vec<SparseVec<f32>> {
+pub(crate) fn layered(layers: Layers, ranks: usize, dim: u64, k: usize) -> Vec<SparseVec<f32>> {
     let vector = |rank: usize| {
         // A sequence that fills [0, 1) evenly, another for each rank.
         let places =

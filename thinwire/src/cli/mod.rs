@@ -111,7 +111,7 @@ fn train_notes() -> String {
     format!(
         "{}
 mnist: with all but the dense algorithms, each worker selects its largest entries first.
-spam: gtopk algorithms and --density do not apply; sums are exact, but for those in few bits.
+spam: gtopk algorithms, oktopk, spardl and --density do not apply; sums are exact, but for those in few bits.
 
 Examples:
   thinwire train
@@ -238,7 +238,7 @@ pub(crate) struct AllreduceArgs {
 fn allreduce_notes() -> String {
     format!(
         "{}
-gtopk algorithms keep as many entries of the sum as each rank brings; the others keep all.
+gtopk algorithms, oktopk and spardl keep as many entries of the sum as each rank brings; the others keep all.
 Without --algorithm: {}.
 
 The keys of the JSON objects: algorithm, ranks, dim, nnz (of one rank's vector), median_ms, min_ms, max_ms,

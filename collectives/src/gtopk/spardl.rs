@@ -1,0 +1,75 @@
+//! SparDL: a reduce-scatter whose every message is cut to its share of the k, then an allgather.
+//!
+//! Steps: the index space is cut into P ranges, and each rank's vector into a block for each. In a step of distance `d`, from
+//! the largest power of two below P down to 1, a rank sends the blocks of the ranks `d` to `2d-1` after it to the rank `d` after
+//! it, who adds them to its own: Bruck's allgather backwards. Of a block only the `h = ceil(k/P)` largest entries
+//! are sent, and kept in the end. Bruck's allgather spreads the sums, of which every rank keeps the k largest.
+//! Cost: `2 ceil(log2 P) alpha + 2 h (P-1) b beta`, which is `2k(P-1)/P b beta` where P divides k, however the supports lie.
+//! What it finds is near the top-k where the largest sums are spread over the ranges: no range has more than h in the result, so
+//! it may have fewer than k entries although there are more. Where h is the length of the ranges it is the whole sum.
+//!
+//! A rank cuts each block once, just before it leaves, so that sums grow before they are cut. What it cuts off is its to put back.
+//! h is rounded up, not the whole k shared out, so that every range has a place: a NaN finds it.
+//! Source: Zhao et al., "SparDL: distributed deep learning training with efficient sparse communication", 2024, with one team:
+//! their teams trade more volume for fewer rounds.
+
+use sparse_core::{Element, SparseVec};
+use transport::Transport;
+
+use super::{Partial, decode_partial};
+use crate::allgather;
+use crate::error::Error;
+use crate::in_flight::{InFlight, Lane};
+use crate::topology::{after, before, ranges, rounds};
+
+pub(super) async fn gtopk<T: Transport, E: Element>(
+    operation: &InFlight<T>,
+    input: &SparseVec<E>,
+    k: usize,
+) -> Result<Partial<E>, Error> {
+    let (rank, ranks) = (operation.rank(), operation.world_size());
+    let ranges = ranges(input.dim(), ranks);
+    let most = k.div_ceil(ranks);
+    let value_error = |source| Error::value(rank, source);
+
+    // Block `i` is that of the rank `i` after this one.
+    let owner = |block: usize| after(rank, block, ranks);
+    let mut blocks: Vec<_> = (0..ranks).map(|block| input.slice(ranges[owner(block)].clone())).collect();
+    let mut cut_off = Vec::with_capacity(ranks);
+    let mut cut = |number: usize, block: SparseVec<E>| {
+        let (kept, dropped) = block.top_k(most);
+        cut_off.push((owner(number), dropped));
+        kept
+    };
+    for distance in (0..rounds(ranks)).rev().map(|round| 1 << round) {
+        let leaving = blocks.split_off(distance);
+        let arriving = leaving.len();
+        let leaving: Vec<_> =
+            leaving.into_iter().enumerate().map(|(at, block)| cut(distance + at, block)).collect();
+        let message = operation.sparse(SparseVec::concat(&leaving).map_err(value_error)?.view());
+        let (to, from) = (after(rank, distance, ranks), before(rank, distance, ranks));
+        let frame = operation.exchange(to, from, Lane::Reduce, message).await?;
+        let dim = blocks.iter().take(arriving).map(SparseVec::dim).sum();
+        let theirs = decode_partial(frame, from, dim, most.saturating_mul(arriving))?;
+        let mut start = 0;
+        for block in blocks.iter_mut().take(arriving) {
+            let end = start + block.dim();
+            *block = sparse_core::merge(block, &theirs.slice(start..end)).map_err(value_error)?;
+            start = end;
+        }
+    }
+    let own: Vec<_> = blocks.into_iter().map(|block| cut(0, block)).collect();
+    let own = SparseVec::concat(&own).map_err(value_error)?;
+
+    let gathered = allgather::bruck(operation, operation.sparse(own.view())).await?;
+    let mut sums = Vec::with_capacity(ranks);
+    for (owner, (block, range)) in gathered.into_iter().zip(&ranges).enumerate() {
+        let frame = operation.open(owner, block)?;
+        sums.push(decode_partial(frame, owner, range.end - range.start, most)?);
+    }
+    let (kept, _) = SparseVec::concat(&sums).map_err(value_error)?.top_k(k);
+    cut_off.sort_unstable_by_key(|(owner, _)| *owner);
+    let dropped: Vec<_> = cut_off.into_iter().map(|(_, dropped)| dropped).collect();
+    let dropped = SparseVec::concat(&dropped).map_err(value_error)?;
+    Ok(Partial { kept, dropped: vec![dropped] })
+}

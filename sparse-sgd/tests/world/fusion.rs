@@ -108,6 +108,39 @@ fn without_clipping(worker: &Worker, config: &Config) -> Optimizer<LocalTranspor
 }
 
 #[test]
+fn buckets_step_as_optimizers_of_their_own() {
+    for method in methods() {
+        for size in [1, 4] {
+            let config = Config { clip_norm: None, ..fused(method.clone(), LIMITS[0]) };
+            let replicas = run(size, async |transport| {
+                let mut worker = Worker::new(transport.clone(), config.clone());
+                let alone = [(1, 0..23), (2, 23..ENTRIES)];
+                let mut alone = alone.map(|(context, entries)| {
+                    let options = Options::default().context(context);
+                    let communicator = Communicator::with_options(transport.clone(), options);
+                    let values = worker.values[entries.clone()].to_vec();
+                    let whole = Config { fusion: None, ..config.clone() };
+                    (entries, values, Optimizer::new(communicator, whole).unwrap())
+                });
+                for step in 0..5 {
+                    let gradient = gradient(worker.rank(), step, ENTRIES);
+                    worker.step(&gradient, 0.1).await.unwrap();
+                    for (entries, values, optimizer) in &mut alone {
+                        let gradient = &gradient[entries.clone()];
+                        optimizer.step(&mut [Parameter { name: "w", values, gradient }], 0.1).await.unwrap();
+                    }
+                }
+                let values = alone.each_ref().map(|(_, values, _)| bits(values)).concat();
+                let residual = alone.each_ref().map(|(.., optimizer)| bits(optimizer.residual())).concat();
+                assert_eq!(worker.bits()[..2], [values, residual], "{method:?}");
+                bits(&worker.values)
+            });
+            all_equal(&replicas);
+        }
+    }
+}
+
+#[test]
 fn each_bucket_selects_by_itself() {
     for method in methods().into_iter().filter(|m| !matches!(m, Method::Dense(_))) {
         let config = Config { fusion: Some(LIMITS[0]), ..Config::new(method.clone(), constant(0.1)) };

@@ -8,8 +8,8 @@ use crate::algorithm::Algorithm;
 use crate::netlab::Rate;
 
 use values::{
-    bits, density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers,
-    workers,
+    bits, bytes, density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span,
+    stragglers, workers,
 };
 
 mod values;
@@ -70,6 +70,11 @@ pub(crate) struct TrainArgs {
     /// Reached by a warm-up over the first epoch.
     #[arg(long, value_name = "D", value_parser = density)]
     pub(crate) density: Option<f64>,
+
+    /// Sum layers in buckets of up to so many bytes, each while the next layer is computed (mnist only); 1M and 1_000_000
+    /// are the same [default: all layers together, once all are computed]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) fusion_bytes: Option<usize>,
 
     /// How often to go through the training data [default: 8 for mnist, 6 for spam]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..))]

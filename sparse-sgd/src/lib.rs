@@ -101,6 +101,7 @@ mod update;
 pub use config::{Config, Method};
 pub use density::DensitySchedule;
 pub use error::{Error, ErrorKind};
+pub use feedback::Feedback;
 pub use fusion::{Bucket, FusionPlan, LayerwiseStep, Limits};
 pub use optimizer::Optimizer;
 pub use parameter::Parameter;

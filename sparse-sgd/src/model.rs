@@ -51,7 +51,7 @@ impl Model {
             Method::Dense(_) => (Vec::new(), velocity),
             _ => (velocity, Vec::new()),
         };
-        let feedback = Feedback::new(config.momentum, config.momentum_masking, residual, local);
+        let feedback = Feedback::with(config.momentum, config.momentum_masking, residual, local);
         let plan = Self::configured(&layout, config);
         let mut model = Self {
             layout,

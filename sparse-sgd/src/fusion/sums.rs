@@ -78,7 +78,7 @@ impl<'o, T: Transport> Sums<'o, T> {
             Filled::Dense(packed)
         } else {
             let k = self.k(bucket);
-            Filled::Selected(self.model.feedback.accumulate(bucket, gradients.into_iter(), factor, k)?)
+            Filled::Selected(self.model.feedback.accumulate(bucket, gradients, factor, k)?)
         };
         self.filled[bucket] = Some(filled);
         self.launch();

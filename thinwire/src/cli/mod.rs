@@ -12,7 +12,10 @@ use values::{
     stragglers, workers,
 };
 
+mod overlap;
 mod values;
+
+pub(crate) use overlap::OverlapArgs;
 
 /// Trains with sparse collectives over a thin wire.
 ///
@@ -135,13 +138,15 @@ Examples:
 #[derive(Subcommand, Debug)]
 pub(crate) enum Bench {
     Allreduce(AllreduceArgs),
+    Overlap(OverlapArgs),
     Kernels(KernelsArgs),
 }
 
 /// Time what a rank computes on its own: selecting, merging, adding, coding, rounding
 ///
 /// Each kernel runs on one thread, in turn with a read of the memory that it reads. `topk` selects the share
-/// --density of the largest of --dim values; `merge` sums two sparse vectors with so many entries, at places drawn
+/// --density of the largest of --dim values; `fused` adds a gradient to a residual and takes out as many, `feedback` does so
+/// beside the old residual, as training does, and `feedback_momentum` with a velocity and a factor for clipping; `merge` sums two sparse vectors with so many entries, at places drawn
 /// by chance; `scatter` adds one of them to a dense vector; `encode` writes its indices in as few bits as possible, and
 /// `decode` reads them again, with every check; `quantize` rounds all values by chance to 8 bits, and
 /// `dequantize` reads them again. Shows a table at the end.

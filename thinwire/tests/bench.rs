@@ -195,6 +195,26 @@ fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
     assert!(kernels.iter().all(|kernel| text.contains(kernel)) && text.contains("100000 values"), "{text}");
 }
 
+#[test]
+fn a_sum_beside_a_computation_has_a_line_with_all_times() {
+    let folder = folder();
+    for transport in ["local", "tcp"] {
+        let options = ["--dim=20k", "--iterations=3", "--ranks=2", "--json", "--transport", transport];
+        let output = thinwire(folder.path()).args(["bench", "overlap"]).args(options).output().unwrap();
+        let rows = rows(&output);
+        assert_eq!(algorithms(&rows), ["dense_ring", "ssar_split_allgather", "gtopk_butterfly"]);
+        for row in &rows {
+            assert_eq!((&row["ranks"], &row["dim"], &row["nnz"]), (&2.into(), &20_000.into(), &200.into()));
+            let [alone, compute, both, ratio] =
+                ["communicate_ms", "compute_ms", "both_ms", "ratio"].map(|key| row[key].as_f64().unwrap());
+            assert!(
+                alone > 0.0 && compute > 0.0 && (ratio / (both / alone.max(compute)) - 1.0).abs() < 1e-6,
+                "{row}"
+            );
+        }
+    }
+}
+
 fn refuses(command: &mut Command, says: &[&str]) {
     let output = command.output().unwrap();
     let said = stderr(&output);

@@ -113,7 +113,7 @@ fn measure(
     let alone = Record { laps: alone.split_off(WARM_UP as usize - 1) };
     let [communicate, ..] = medians(&ranks::exchange(communicator, &alone)?)?;
     meet()?;
-    let units = (communicate / 1e6 / seconds_of_a_unit()).ceil() as u64;
+    let units = units_of(communicate, seconds_of_a_unit());
     let mut record = Record::default();
     for _ in 0..plan.iterations {
         let (first, second) = (sum.prepare(), sum.prepare());
@@ -178,6 +178,11 @@ fn compute(units: u64, between: impl Fn()) {
         }
         between();
     }
+}
+
+/// How many units take as long.
+fn units_of(ns: f64, seconds_of_a_unit: f64) -> u64 {
+    (ns / 1e9 / seconds_of_a_unit).ceil() as u64
 }
 
 fn seconds_of_a_unit() -> f64 {
@@ -296,6 +301,11 @@ mod tests {
             [record(&[[1, 2, 3], [9, 2, 1], [5, 2, 2]]), record(&[[2, 8, 1], [3, 3, 7], [6, 1, 1]])];
         assert_eq!(medians(&records).unwrap(), [6.0, 3.0, 3.0]);
         assert!(medians(&[record(&[[1; 3]]), record(&[])]).is_err() && medians(&[]).is_err());
+    }
+
+    #[test]
+    fn units_take_as_long_as_the_sum() {
+        assert_eq!((units_of(3e6, 1e-5), units_of(3e6 + 1.0, 1e-5), units_of(0.0, 1e-5)), (300, 301, 0));
     }
 
     #[test]

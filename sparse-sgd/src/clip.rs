@@ -12,14 +12,19 @@ const LANES: usize = 8;
 /// Also 1 if the norm is NaN or infinite: a factor of 0 or NaN would hide where the gradient broke.
 /// One pass over the slices.
 pub(crate) fn factor<'a>(gradients: impl Iterator<Item = &'a [f32]>, bound: f32, world_size: usize) -> f32 {
-    let norm = gradients.map(sum_of_squares).sum::<f64>().sqrt();
+    factor_of(gradients.map(sum_of_squares), bound, world_size)
+}
+
+/// [`factor`], from the [`sum_of_squares`] of each of the slices.
+pub(crate) fn factor_of(squares: impl Iterator<Item = f64>, bound: f32, world_size: usize) -> f32 {
+    let norm = squares.sum::<f64>().sqrt();
     let bound = f64::from(bound) / (world_size as f64).sqrt();
     // Also false for NaN.
     if norm.is_finite() && norm > bound { (bound / norm) as f32 } else { 1.0 }
 }
 
 /// The sum of squares in f64, where no finite f32 overflows, in an order fixed by position.
-fn sum_of_squares(values: &[f32]) -> f64 {
+pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0_f64; LANES];
     let (blocks, rest) = values.as_chunks::<LANES>();
     for block in blocks {

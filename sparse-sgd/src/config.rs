@@ -1,6 +1,6 @@
 use collectives::{DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
 
-use crate::{DensitySchedule, Error};
+use crate::{DensitySchedule, Error, Limits};
 
 /// How gradients travel.
 #[derive(Clone, Debug)]
@@ -35,10 +35,14 @@ pub struct Config {
     pub clip_norm: Option<f32>,
     /// What becomes of contributions that do not reach the result. Used by [`Method::Gtopk`] only.
     pub put_back: PutBack,
+    /// The buckets of layers that are summed by themselves, each while the next is selected from, or computed. None: all
+    /// parameters are one vector with one sum, in which each layer gets the share of the k entries that its gradients
+    /// deserve; of buckets each has the same density.
+    pub fusion: Option<Limits>,
 }
 
 impl Config {
-    /// No momentum, no clipping, and nothing lost ([`PutBack::Conserving`]).
+    /// No momentum, no clipping, no fusion, and nothing lost ([`PutBack::Conserving`]).
     #[must_use]
     pub const fn new(method: Method, density: DensitySchedule) -> Self {
         Self {
@@ -48,6 +52,7 @@ impl Config {
             momentum_masking: false,
             clip_norm: None,
             put_back: PutBack::Conserving,
+            fusion: None,
         }
     }
 
@@ -62,6 +67,16 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// A quantizing algorithm with the number of this call and another seed for each bucket, so that no two sums round alike.
+pub(crate) fn at_step(algorithm: &SparseAlgorithm, call: u64, bucket: usize) -> SparseAlgorithm {
+    let mut algorithm = algorithm.clone();
+    if let SparseAlgorithm::DsarQuantized { step, seed, .. } = &mut algorithm {
+        *step = step.wrapping_add(call);
+        *seed ^= (bucket as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    algorithm
 }
 
 #[cfg(test)]

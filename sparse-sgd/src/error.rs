@@ -68,6 +68,14 @@ pub enum Error {
         /// Whether it is missing.
         missing: bool,
     },
+    /// A layer that cannot be handed over, or was not, in a step that gets its gradients layer by layer.
+    #[error("layer {layer} {detail}")]
+    Layer {
+        /// Its place among the parameters, from 0.
+        layer: usize,
+        /// What is wrong.
+        detail: String,
+    },
     /// The configured method cannot do this.
     #[error("not possible with this method: {detail}")]
     Unsupported {
@@ -108,6 +116,8 @@ pub enum ErrorKind {
     ParameterChanged,
     /// See [`Error::ParameterCount`].
     ParameterCount,
+    /// See [`Error::Layer`].
+    Layer,
     /// See [`Error::Unsupported`].
     Unsupported,
     /// See [`Error::State`].
@@ -130,6 +140,7 @@ impl Error {
             Self::GradientLength { .. } => ErrorKind::GradientLength,
             Self::ParameterChanged { .. } => ErrorKind::ParameterChanged,
             Self::ParameterCount { .. } => ErrorKind::ParameterCount,
+            Self::Layer { .. } => ErrorKind::Layer,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::State { .. } => ErrorKind::State,
             Self::ReplicasDiffer { .. } => ErrorKind::ReplicasDiffer,

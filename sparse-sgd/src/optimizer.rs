@@ -1,15 +1,20 @@
 use std::fmt;
 
 use bytes::Bytes;
-use collectives::{Communicator, SparseAlgorithm};
+use collectives::Communicator;
 use sparse_core::{SparseVec, Stream};
 use transport::Transport;
 
-use crate::feedback::Feedback;
-use crate::parameter::{Layout, Parameter};
+use crate::config::at_step;
+use crate::fusion::{Sums, by_time};
+use crate::model::Model;
+use crate::parameter::{Layout, Parameter, shapes};
 use crate::report::Clock;
 use crate::update::Update;
-use crate::{Config, Error, Method, OptimizerState, StepReport, clip, parameters_hash, replicas};
+use crate::{
+    Config, Error, FusionPlan, LayerwiseStep, Limits, Method, OptimizerState, StepReport, clip,
+    parameters_hash, replicas,
+};
 
 /// Stochastic gradient descent on the average of all ranks' gradients, sent dense or sparse.
 ///
@@ -75,13 +80,24 @@ impl<T: Transport> Optimizer<T> {
     ) -> Result<StepReport, Error> {
         let update = Update::new(learning_rate, self.communicator.world_size())?;
         let mut clock = Clock::start(&self.communicator);
-        let model = Model::fix(&mut self.model, self.steps > 0, parameters, &self.config)?;
+        let model = Model::fix(&mut self.model, self.steps > 0, &shapes(parameters)?, &self.config)?;
         let entries = model.layout.len();
         let gradients = || parameters.iter().map(|p| p.gradient);
         let factor = match self.config.clip_norm {
             Some(bound) => clip::factor(gradients(), bound, self.communicator.world_size()),
             None => 1.0,
         };
+        if model.plan.buckets().len() > 1 {
+            let call = self.steps.wrapping_add(self.sparse_steps);
+            let mut sums = Sums::new(&self.communicator, &self.config, model, &mut self.steps, call, clock);
+            for bucket in 0..sums.plan().buckets().len() {
+                let parts = sums.plan().parts(bucket);
+                let gradients = parts.map(|(layer, range)| &parameters[layer].gradient[range]);
+                sums.fill(bucket, gradients.collect::<Vec<_>>(), factor)?;
+            }
+            let mut values: Vec<_> = parameters.iter_mut().map(|p| &mut *p.values).collect();
+            return sums.finish(&mut values, update).await;
+        }
         let density = self.config.density.density(self.steps);
         let k = self.config.density.selected(self.steps, entries);
         let report = match &self.config.method {
@@ -93,33 +109,96 @@ impl<T: Transport> Optimizer<T> {
                 clock.communicated();
                 let values = parameters.iter_mut().map(|p| &mut *p.values);
                 update.apply_with_momentum(values, sum, &mut model.velocity, self.config.momentum);
-                clock.finish(1.0, entries, entries, entries)
+                clock.report(1.0, entries, entries, entries)
             }
             Method::Sparse(algorithm) => {
-                let selected = model.feedback.accumulate(gradients(), factor, k)?;
-                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps));
+                let selected = model.feedback.accumulate(0, gradients(), factor, k)?;
+                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps), 0);
                 clock.selected();
                 let sum = self.communicator.allreduce(&selected, &algorithm).await?;
                 clock.communicated();
                 let nnz = selected.nnz();
-                model.feedback.commit(selected, None)?;
+                model.feedback.settle(0, selected, None)?;
+                model.feedback.commit();
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.finish(density, k, nnz, sum.nnz())
+                clock.report(density, k, nnz, sum.nnz())
             }
             Method::Gtopk(algorithm) => {
-                let selected = model.feedback.accumulate(gradients(), factor, k)?;
+                let selected = model.feedback.accumulate(0, gradients(), factor, k)?;
                 clock.selected();
                 let global = self.communicator.gtopk(&selected, k, *algorithm, self.config.put_back).await?;
                 clock.communicated();
                 let nnz = selected.nnz();
-                model.feedback.commit(selected, Some(&global.put_back))?;
+                model.feedback.settle(0, selected, Some(&global.put_back))?;
+                model.feedback.commit();
                 let sum = Stream::Sparse(global.sum);
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.finish(density, k, nnz, sum.nnz())
+                clock.report(density, k, nnz, sum.nnz())
             }
         };
         self.steps = self.steps.saturating_add(1);
         Ok(report)
+    }
+
+    /// Begins a step whose gradients are handed over layer by layer: of parameters of these names and lengths, which the first
+    /// step that succeeds fixes. Sends nothing.
+    ///
+    /// ```
+    /// use sparse_sgd::{Communicator, Config, DensitySchedule, GtopkAlgorithm, Limits, Method, Optimizer};
+    ///
+    /// let replicas = testkit::run_world(testkit::local_world(2), |transport| async move {
+    ///     let method = Method::Gtopk(GtopkAlgorithm::Butterfly);
+    ///     let fusion = Some(Limits::bytes(4 * 1000));
+    ///     let config = Config { fusion, ..Config::new(method, DensitySchedule::constant(0.01)?) };
+    ///     let mut optimizer = Optimizer::new(Communicator::new(transport), config)?;
+    ///     let mut layers = [vec![0.0; 5000], vec![0.0; 300], vec![0.0; 20]];
+    ///     for _ in 0..3 {
+    ///         let mut step = optimizer.begin(&[("conv", 5000), ("dense", 300), ("bias", 20)])?;
+    ///         for layer in (0..3).rev() {
+    ///             let gradient = vec![1.0; layers[layer].len()]; // The backward pass of this layer.
+    ///             step.ready(layer, &gradient)?;
+    ///         }
+    ///         step.finish(&mut layers.each_mut().map(|layer| &mut layer[..]), 0.1).await?;
+    ///     }
+    ///     Ok::<_, sparse_sgd::Error>(layers)
+    /// });
+    /// let replicas = replicas.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert!(replicas[0] == replicas[1] && replicas[0][0].contains(&-0.1));
+    /// # Ok::<(), sparse_sgd::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ParameterChanged`], [`Error::ParameterCount`].
+    pub fn begin(&mut self, parameters: &[(&str, usize)]) -> Result<LayerwiseStep<'_, T>, Error> {
+        let model = Model::fix(&mut self.model, self.steps > 0, parameters, &self.config)?;
+        let call = self.steps.wrapping_add(self.sparse_steps);
+        Ok(LayerwiseStep::new(&self.communicator, &self.config, model, &mut self.steps, call))
+    }
+
+    /// Chooses the buckets by time, for the steps that follow: those with which the last sum is predicted to end first, within
+    /// the limits. Returns them.
+    ///
+    /// When layers are ready is what the last [layerwise step](Self::begin) measured, averaged over the ranks; what a sum takes
+    /// is what `collectives::cost` says for the communicator's link, so let it [calibrate](Communicator::calibrate)
+    /// before; see [`FusionPlan::fastest`]. All ranks call this alike and get the same buckets. As they depend on timing, another
+    /// run may select and round otherwise; [`state`](Self::state) keeps them.
+    ///
+    /// Costs an allreduce of 8 bytes for each layer.
+    ///
+    /// # Errors
+    /// [`Error::Layer`] if there was no layerwise step; [`Error::Collective`].
+    pub async fn fuse_by_time(&mut self, limits: Limits) -> Result<&FusionPlan, Error> {
+        let known = |model: &&mut Model| model.ready.len() == model.layout.shapes().len();
+        let Some(model) = self.model.as_mut().filter(known) else {
+            let detail = "has not been handed over in any step, so when it is ready is not known".to_owned();
+            return Err(Error::Layer { layer: 0, detail });
+        };
+        let ready = by_time::agree(&self.communicator, &model.ready).await?;
+        let layers: Vec<_> = model.layout.lens().into_iter().zip(ready).collect();
+        let seconds =
+            by_time::seconds(&self.config, self.communicator.world_size(), self.communicator.link());
+        model.fuse(FusionPlan::fastest(&layers, limits, seconds));
+        Ok(&model.plan)
     }
 
     /// One step on a single parameter whose gradient is sparse by nature, as for an embedding or a linear
@@ -161,7 +240,7 @@ impl<T: Transport> Optimizer<T> {
                 sum.len()
             }
             Method::Sparse(algorithm) => {
-                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps));
+                let algorithm = at_step(algorithm, self.steps.wrapping_add(self.sparse_steps), 0);
                 clock.selected();
                 let sum = self.communicator.allreduce(gradient, &algorithm).await?;
                 clock.communicated();
@@ -178,7 +257,7 @@ impl<T: Transport> Optimizer<T> {
         self.sparse_steps = self.sparse_steps.saturating_add(1);
         let nnz = gradient.nnz();
         let density = if nnz == 0 { 0.0 } else { nnz as f64 / gradient.dim() as f64 };
-        Ok(clock.finish(density, nnz, nnz, nnz_result))
+        Ok(clock.report(density, nnz, nnz, nnz_result))
     }
 
     /// Compares the replicas' names, lengths, order and bits over the network, and returns their hash (see
@@ -210,6 +289,7 @@ impl<T: Transport> Optimizer<T> {
                 parameters: model.layout.shapes().to_vec(),
                 residual: model.feedback.residual().to_vec(),
                 velocity: model.velocity().to_vec(),
+                buckets: model.chosen_buckets(&self.config),
             },
             _ => OptimizerState { steps, sparse_steps, ..OptimizerState::default() },
         }
@@ -224,7 +304,11 @@ impl<T: Transport> Optimizer<T> {
         let layout = Layout::new(state.parameters.clone())?;
         state.check(layout.len(), &self.config)?;
         (self.steps, self.sparse_steps) = (state.steps, state.sparse_steps);
-        self.model = Some(Model::with(layout, state.residual, state.velocity, &self.config));
+        let mut model = Model::with(layout, state.residual, state.velocity, &self.config);
+        if !state.buckets.is_empty() {
+            model.fuse(FusionPlan::with(&model.layout.lens(), state.buckets.into_iter()));
+        }
+        self.model = Some(model);
         Ok(())
     }
 
@@ -262,67 +346,6 @@ impl<T: Transport> fmt::Debug for Optimizer<T> {
             .field("steps", &self.steps)
             .field("sparse_steps", &self.sparse_steps)
             .finish_non_exhaustive()
-    }
-}
-
-/// A quantizing algorithm with the number of this call, so that no two calls round alike.
-fn at_step(algorithm: &SparseAlgorithm, call: u64) -> SparseAlgorithm {
-    let mut algorithm = algorithm.clone();
-    if let SparseAlgorithm::DsarQuantized { step, .. } = &mut algorithm {
-        *step = step.wrapping_add(call);
-    }
-    algorithm
-}
-
-/// The parameters' layout and what is remembered about them.
-#[derive(Debug)]
-struct Model {
-    layout: Layout,
-    /// Empty for a dense method.
-    feedback: Feedback,
-    /// Of the averaged gradient: empty but for a dense method with momentum.
-    velocity: Vec<f32>,
-}
-
-impl Model {
-    /// The model of these parameters: the one in the slot, or a new one there if it is not `fixed` yet.
-    fn fix<'m>(
-        slot: &'m mut Option<Self>,
-        fixed: bool,
-        parameters: &[Parameter<'_>],
-        config: &Config,
-    ) -> Result<&'m mut Self, Error> {
-        if let Some(model) = slot.as_ref() {
-            match model.layout.check(parameters) {
-                Err(error) if fixed => return Err(error),
-                Err(_) => *slot = None,
-                Ok(()) => {}
-            }
-        }
-        match slot {
-            Some(model) => Ok(model),
-            None => Ok(slot.insert(Self::new(Layout::of(parameters)?, config))),
-        }
-    }
-
-    fn new(layout: Layout, config: &Config) -> Self {
-        let (residual, velocity) = OptimizerState::lengths(layout.len(), config);
-        Self::with(layout, vec![0.0; residual], vec![0.0; velocity], config)
-    }
-
-    /// With buffers as long as [`OptimizerState::lengths`] says.
-    fn with(layout: Layout, residual: Vec<f32>, velocity: Vec<f32>, config: &Config) -> Self {
-        let (local, averaged) = match config.method {
-            Method::Dense(_) => (Vec::new(), velocity),
-            _ => (velocity, Vec::new()),
-        };
-        let feedback = Feedback::new(config.momentum, config.momentum_masking, residual, local);
-        Self { layout, feedback, velocity: averaged }
-    }
-
-    /// That of the method in use.
-    fn velocity(&self) -> &[f32] {
-        if self.velocity.is_empty() { self.feedback.velocity() } else { &self.velocity }
     }
 }
 

@@ -47,10 +47,8 @@ impl Layout {
         }
     }
 
-    /// The parameters' own layout, once each gradient is as long as its values.
-    pub(crate) fn of(parameters: &[Parameter<'_>]) -> Result<Self, Error> {
-        check_gradients(parameters)?;
-        Self::new(parameters.iter().map(|p| (p.name.to_owned(), p.values.len())).collect())
+    pub(crate) fn of(shapes: &[(&str, usize)]) -> Result<Self, Error> {
+        Self::new(shapes.iter().map(|(name, len)| ((*name).to_owned(), *len)).collect())
     }
 
     /// Entries of all parameters together.
@@ -62,49 +60,64 @@ impl Layout {
         &self.shapes
     }
 
-    /// Refuses parameters that are not these.
-    pub(crate) fn check(&self, parameters: &[Parameter<'_>]) -> Result<(), Error> {
-        check_gradients(parameters)?;
-        for (position, (parameter, (name, len))) in parameters.iter().zip(&self.shapes).enumerate() {
-            if parameter.name != name || parameter.values.len() != *len {
+    pub(crate) fn lens(&self) -> Vec<usize> {
+        self.shapes.iter().map(|(_, len)| *len).collect()
+    }
+
+    /// Refuses values that are not as many and as long as these parameters.
+    pub(crate) fn check_values(&self, values: &[&mut [f32]]) -> Result<(), Error> {
+        for ((name, len), values) in self.shapes.iter().zip(values) {
+            check_gradient(name, values.len(), *len)?;
+        }
+        // The lengths are right as far as there are any, so this is about how many there are.
+        let names = self.shapes.iter().map(|(name, _)| &name[..]).chain(std::iter::repeat(""));
+        let shapes: Vec<_> = names.zip(values.iter().map(|values| values.len())).collect();
+        self.check(&shapes)
+    }
+
+    /// Refuses names and lengths that are not these.
+    pub(crate) fn check(&self, shapes: &[(&str, usize)]) -> Result<(), Error> {
+        for (position, ((found_name, found_len), (name, len))) in shapes.iter().zip(&self.shapes).enumerate()
+        {
+            if found_name != name || found_len != len {
                 return Err(Error::ParameterChanged {
                     position,
                     name: name.clone(),
                     len: *len,
-                    found_name: parameter.name.to_owned(),
-                    found_len: parameter.values.len(),
+                    found_name: (*found_name).to_owned(),
+                    found_len: *found_len,
                 });
             }
         }
-        if parameters.len() == self.shapes.len() {
+        if shapes.len() == self.shapes.len() {
             return Ok(());
         }
         // One list is the beginning of the other: the first of the rest is missing, or new.
-        let common = parameters.len().min(self.shapes.len());
-        let (name, len, missing) = match (self.shapes.get(common), parameters.get(common)) {
+        let common = shapes.len().min(self.shapes.len());
+        let (name, len, missing) = match (self.shapes.get(common), shapes.get(common)) {
             (Some((name, len)), _) => (name.clone(), *len, true),
-            (None, Some(new)) => (new.name.to_owned(), new.values.len(), false),
+            (None, Some((name, len))) => ((*name).to_owned(), *len, false),
             (None, None) => return Ok(()),
         };
-        Err(Error::ParameterCount {
-            expected: self.shapes.len(),
-            found: parameters.len(),
-            name,
-            len,
-            missing,
-        })
+        Err(Error::ParameterCount { expected: self.shapes.len(), found: shapes.len(), name, len, missing })
     }
 }
 
-fn check_gradients(parameters: &[Parameter<'_>]) -> Result<(), Error> {
-    match parameters.iter().find(|p| p.values.len() != p.gradient.len()) {
-        None => Ok(()),
-        Some(p) => Err(Error::GradientLength {
-            name: p.name.to_owned(),
-            values: p.values.len() as u64,
-            gradient: p.gradient.len() as u64,
-        }),
+/// Names and lengths of parameters, once each gradient is as long as its values.
+pub(crate) fn shapes<'p>(parameters: &'p [Parameter<'_>]) -> Result<Vec<(&'p str, usize)>, Error> {
+    let shape = |p: &'p Parameter<'_>| {
+        check_gradient(p.name, p.values.len(), p.gradient.len())?;
+        Ok((p.name, p.values.len()))
+    };
+    parameters.iter().map(shape).collect()
+}
+
+/// Refuses a gradient of another length than its values.
+pub(crate) fn check_gradient(name: &str, values: usize, gradient: usize) -> Result<(), Error> {
+    if values == gradient {
+        return Ok(());
     }
+    Err(Error::GradientLength { name: name.to_owned(), values: values as u64, gradient: gradient as u64 })
 }
 
 #[cfg(test)]
@@ -112,20 +125,9 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
 
-    fn with_parameters<R>(shapes: &[(&str, usize)], run: impl FnOnce(&[Parameter<'_>]) -> R) -> R {
-        let mut values: Vec<_> = shapes.iter().map(|(_, len)| vec![0.0; *len]).collect();
-        let gradients = values.clone();
-        let parameters: Vec<_> = shapes
-            .iter()
-            .zip(values.iter_mut().zip(&gradients))
-            .map(|((name, _), (values, gradient))| Parameter { name, values, gradient })
-            .collect();
-        run(&parameters)
-    }
-
     fn refusal(fixed: &[(&str, usize)], later: &[(&str, usize)]) -> Option<(ErrorKind, String)> {
-        let layout = with_parameters(fixed, Layout::of).unwrap();
-        with_parameters(later, |p| layout.check(p)).err().map(|e| (e.kind(), e.to_string()))
+        let layout = Layout::of(fixed).unwrap();
+        layout.check(later).err().map(|e| (e.kind(), e.to_string()))
     }
 
     #[test]
@@ -145,7 +147,7 @@ mod tests {
         for other in others {
             assert!(refusal(&fixed, other).is_some(), "{other:?}");
         }
-        assert_eq!(with_parameters(&fixed, Layout::of).unwrap().len(), 8);
+        assert_eq!(Layout::of(&fixed).unwrap().len(), 8);
     }
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
     fn a_gradient_of_another_length_is_refused() {
         let (mut values, gradient) = ([0.0; 3], [0.0; 4]);
         let parameter = Parameter { name: "w", values: &mut values, gradient: &gradient };
-        let error = Layout::of(&[parameter]).unwrap_err();
+        let error = shapes(&[parameter]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::GradientLength);
         assert_eq!(error.to_string(), "the gradient of `w` has 4 entries for 3 values");
     }

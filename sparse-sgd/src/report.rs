@@ -9,7 +9,7 @@ use transport::Transport;
 pub struct StepReport {
     /// Clipping, accumulating and selecting (for a dense method: clipping and gathering).
     pub select: Duration,
-    /// The collective, waiting for the other ranks included.
+    /// The collective, waiting for the other ranks included; with buckets, what is waited for after the last is launched.
     pub communicate: Duration,
     /// Applying the result to values, residual and velocity.
     pub update: Duration,
@@ -42,16 +42,24 @@ impl<'a, T: Transport> Clock<'a, T> {
         Self { communicator, bytes_before, last: Instant::now(), report: StepReport::default() }
     }
 
+    /// Forgets the time since the last part: it was the caller's.
+    pub(crate) fn resume(&mut self) {
+        self.lap();
+    }
+
     pub(crate) fn selected(&mut self) {
-        self.report.select = self.lap();
+        let lap = self.lap();
+        self.report.select += lap;
     }
 
     pub(crate) fn communicated(&mut self) {
-        self.report.communicate = self.lap();
+        let lap = self.lap();
+        self.report.communicate += lap;
     }
 
-    pub(crate) fn finish(
-        mut self,
+    /// The report of all of it: what was not counted yet is the update.
+    pub(crate) fn report(
+        &mut self,
         density: f64,
         k: usize,
         nnz_selected: usize,

@@ -16,6 +16,9 @@ pub struct OptimizerState {
     pub residual: Vec<f32>,
     /// The velocity; empty without momentum.
     pub velocity: Vec<f32>,
+    /// How many entries each bucket has that is summed by itself, from the last entries to the first; empty where the buckets
+    /// are those of the configuration, and not [chosen by time](crate::Optimizer::fuse_by_time).
+    pub buckets: Vec<usize>,
 }
 
 impl OptimizerState {
@@ -26,7 +29,7 @@ impl OptimizerState {
         (residual, velocity)
     }
 
-    /// Refuses buffers of other lengths.
+    /// Refuses buffers and buckets of other lengths.
     pub(crate) fn check(&self, entries: usize, config: &Config) -> Result<(), Error> {
         let (residual, velocity) = Self::lengths(entries, config);
         for (name, found, expected) in
@@ -38,6 +41,12 @@ impl OptimizerState {
                      parameter entries"
                 )));
             }
+        }
+        let bucketed = self.buckets.iter().try_fold(0_usize, |sum, len| sum.checked_add(*len));
+        if !self.buckets.is_empty() && bucketed != Some(entries) {
+            return Err(Error::state(format!(
+                "its buckets do not have {entries} entries together, which its parameters have"
+            )));
         }
         Ok(())
     }

@@ -67,6 +67,7 @@ fn run() -> Result<(), Error> {
     match command {
         Command::Train(args) => train::train(&args),
         Command::Bench(Bench::Allreduce(args)) => bench::allreduce(&args),
+        Command::Bench(Bench::Overlap(args)) => bench::overlap(&args),
         Command::Bench(Bench::Kernels(args)) => bench::kernels(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Launch(args) => process::launch::launch(&args),

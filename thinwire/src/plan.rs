@@ -25,6 +25,8 @@ pub(crate) struct Run {
     /// Examples of one worker at one step.
     pub(crate) batch: usize,
     pub(crate) learning_rate: f32,
+    /// Up to how many bytes of layers are summed together, each bucket while the next is computed; all at the end if none.
+    pub(crate) fusion_bytes: Option<usize>,
 }
 
 /// What a task is trained with unless told otherwise.
@@ -69,6 +71,8 @@ impl Plan {
                     epochs: args.epochs.unwrap_or(defaults.epochs),
                     batch: args.batch.unwrap_or(defaults.batch) as usize,
                     learning_rate: args.learning_rate.unwrap_or(defaults.learning_rate),
+                    // The other task has one layer, with a sparse gradient.
+                    fusion_bytes: args.fusion_bytes.filter(|_| task == TaskName::Mnist),
                 });
             }
         }
@@ -93,10 +97,11 @@ impl Plan {
 
 impl Run {
     fn terms(&self) -> String {
-        let Self { task, algorithm, density, epochs, batch, learning_rate } = self;
+        let Self { task, algorithm, density, epochs, batch, learning_rate, fusion_bytes } = self;
         let task = task.name();
+        let fusion = fusion_bytes.map_or(String::new(), |bytes| format!(", buckets of {bytes} bytes"));
         format!(
-            "{task} by {algorithm} (density {density}, {epochs} epochs, batch {batch}, rate {learning_rate})"
+            "{task} by {algorithm} (density {density}, {epochs} epochs, batch {batch}, rate {learning_rate}{fusion})"
         )
     }
 }
@@ -107,7 +112,10 @@ fn tasks(args: &TrainArgs) -> Result<Vec<TaskName>, Error> {
         TaskName::ALL.into_iter().filter(|&task| asked(task)).collect()
     } else if args.data.is_some() {
         vec![TaskName::Spam]
-    } else if args.algorithms.iter().any(|algorithm| algorithm.is_truncating()) || args.density.is_some() {
+    } else if args.algorithms.iter().any(|algorithm| algorithm.is_truncating())
+        || args.density.is_some()
+        || args.fusion_bytes.is_some()
+    {
         // What only mnist can use says which task is meant.
         vec![TaskName::Mnist]
     } else {
@@ -121,6 +129,9 @@ fn tasks(args: &TrainArgs) -> Result<Vec<TaskName>, Error> {
             "--density does not apply to spam: its gradients are sparse by nature and are summed exactly, \
              without a selection",
         ));
+    }
+    if args.fusion_bytes.is_some() && !tasks.contains(&TaskName::Mnist) {
+        return Err(Error::setup("--fusion-bytes does not apply to spam: its model has but one layer"));
     }
     Ok(tasks)
 }
@@ -176,6 +187,7 @@ mod tests {
     fn options_choose_the_task_that_can_use_them() {
         assert_eq!(runs(&["--algorithm", "gtopk"]), [("mnist", "gtopk")]);
         assert_eq!(plan(&["--density", "0.5"]).unwrap().tasks(), [TaskName::Mnist]);
+        assert_eq!(plan(&["--fusion-bytes", "1M"]).unwrap().tasks(), [TaskName::Mnist]);
         assert_eq!(plan(&["--data", "x"]).unwrap().tasks(), [TaskName::Spam]);
         assert_eq!(
             runs(&["--algorithm", "dense", "--algorithm", "dense"]),
@@ -190,6 +202,7 @@ mod tests {
         for (options, says) in [
             (&["--task", "spam", "--algorithm", "gtopk_tree"][..], "gtopk_tree cannot train spam"),
             (&["--task", "spam", "--density", "0.1"], "--density does not apply to spam"),
+            (&["--task", "spam", "--fusion-bytes", "1M"], "--fusion-bytes does not apply to spam"),
             (&["--task", "mnist", "--data", "x"], "--data is a file for the task spam"),
             (&["--data", "x", "--algorithm", "gtopk"], "gtopk cannot train spam"),
         ] {
@@ -206,5 +219,6 @@ mod tests {
         {
             assert_ne!(terms(&[]), terms(other));
         }
+        assert_ne!(terms(&["--fusion-bytes", "1M"]), terms(&["--fusion-bytes", "2M"]));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bootstrap::Config;
 use bytes::Bytes;
-use collectives::Communicator;
+use collectives::{Communicator, Progress};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use transport::{AnyTransport, Rank, block_on};
@@ -178,6 +178,16 @@ pub(crate) fn use_one_thread() {
         // Returns only if that is not possible; then it goes on with more threads.
         let _ = Command::new(program).args(std::env::args_os().skip(1)).env(THREADS, "1").exec();
     }
+}
+
+/// All ranks together, over what the user named.
+pub(crate) fn communicator(transport: AnyTransport, name: TransportName) -> Communicator<AnyTransport> {
+    let progress = match name {
+        // MPI may allow its calls to one thread only.
+        TransportName::Mpi => Progress::Caller,
+        TransportName::Tcp | TransportName::Local => Progress::Thread,
+    };
+    Communicator::with_options(transport, collectives::Options::default().progress(progress))
 }
 
 /// Refuses ranks that were started with other terms than rank 0: options and data, in words.

@@ -168,13 +168,27 @@ fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
     };
     let rows = rows(&run(&["--json", "--density=0.01"]));
     let kernels: Vec<_> = rows.iter().map(|row| row["kernel"].as_str().unwrap()).collect();
-    assert_eq!(kernels, ["topk", "fused", "merge", "scatter", "encode", "decode", "quantize", "dequantize"]);
+    assert_eq!(
+        kernels,
+        [
+            "topk",
+            "fused",
+            "feedback",
+            "feedback_momentum",
+            "merge",
+            "scatter",
+            "encode",
+            "decode",
+            "quantize",
+            "dequantize"
+        ]
+    );
     for row in &rows {
         assert_eq!((&row["dim"], &row["density"]), (&100_000.into(), &0.01.into()));
         let [time, read, ratio] = ["median_ms", "read_ms", "ratio"].map(|key| row[key].as_f64().unwrap());
         assert!(time > 0.0 && read > 0.0 && (ratio / (time / read) - 1.0).abs() < 1e-6, "{row}");
     }
-    for row in &rows[4..6] {
+    for row in &rows[6..8] {
         let [bits, entropy] = ["bits_per_index", "entropy_bits"].map(|key| row[key].as_f64().unwrap());
         assert!(
             entropy < bits && bits < 1.1 * entropy && row["million_per_s"].as_f64().unwrap() > 0.0,
@@ -184,6 +198,26 @@ fn each_kernel_has_a_line_with_its_time_and_a_read_s() {
     let text = stdout(&run(&["--peers"]));
     assert!(text.contains("select_nth_unstable"), "{text}");
     assert!(kernels.iter().all(|kernel| text.contains(kernel)) && text.contains("100000 values"), "{text}");
+}
+
+#[test]
+fn a_sum_beside_a_computation_has_a_line_with_all_times() {
+    let folder = folder();
+    for transport in ["local", "tcp"] {
+        let options = ["--dim=20k", "--iterations=3", "--ranks=2", "--json", "--transport", transport];
+        let output = thinwire(folder.path()).args(["bench", "overlap"]).args(options).output().unwrap();
+        let rows = rows(&output);
+        assert_eq!(algorithms(&rows), ["dense_ring", "ssar_split_allgather", "gtopk_butterfly"]);
+        for row in &rows {
+            assert_eq!((&row["ranks"], &row["dim"], &row["nnz"]), (&2.into(), &20_000.into(), &200.into()));
+            let [alone, compute, both, ratio] =
+                ["communicate_ms", "compute_ms", "both_ms", "ratio"].map(|key| row[key].as_f64().unwrap());
+            assert!(
+                alone > 0.0 && compute > 0.0 && (ratio / (both / alone.max(compute)) - 1.0).abs() < 1e-6,
+                "{row}"
+            );
+        }
+    }
 }
 
 fn refuses(command: &mut Command, says: &[&str]) {

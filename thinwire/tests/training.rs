@@ -138,6 +138,24 @@ fn threads_and_processes_end_with_the_same_parameters() {
 }
 
 #[test]
+fn layers_in_buckets_train_alike_on_all_ranks_and_over_every_transport() {
+    let folder = folder();
+    let hashes = |options: &[&str]| {
+        let common = ["--task", "mnist", "--epochs", "1", "--batch", "120", "--workers", "3"];
+        let algorithms = ["dense", "topk", "gtopk"].map(|name| ["--algorithm", name]);
+        let results = train(folder.path(), &[&common[..], algorithms.as_flattened(), options].concat());
+        results.iter().map(|result| result["parameters_hash"].clone()).collect::<Vec<_>>()
+    };
+    // The largest layer, of 1.6 MB, is alone, and what is above it is together.
+    let buckets = hashes(&["--transport", "local", "--fusion-bytes", "1M"]);
+    assert_eq!(buckets, hashes(&["--transport", "tcp", "--fusion-bytes", "1M"]));
+    let whole = hashes(&["--transport", "local"]);
+    assert!(whole.iter().zip(&buckets).all(|(whole, buckets)| whole != buckets));
+    // One bucket, though each layer is handed over by itself.
+    assert_eq!(whole, hashes(&["--transport", "local", "--fusion-bytes", "1G"]));
+}
+
+#[test]
 fn every_algorithm_trains() {
     let (exact, truncating) = (
         [

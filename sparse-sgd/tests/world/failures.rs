@@ -35,7 +35,7 @@ fn a_rank_with_another_shape_changes_nothing_on_any_rank() {
                 let parameter = Parameter { name: "w", values: &mut values, gradient: &gradient };
                 let error = other.step(&mut [parameter], 0.1).await.unwrap_err();
                 assert_eq!(values, [0.0; ENTRIES + 1]);
-                assert_eq!((other.steps(), other.state()), (0, sparse_sgd::OptimizerState::default()));
+                assert_eq!((other.steps(), other.state()), (0, OptimizerState::default()));
                 error
             } else {
                 worker.step(&gradient, 0.1).await.unwrap_err()

@@ -6,6 +6,7 @@
 mod conservation;
 mod equivalence;
 mod failures;
+mod fusion;
 mod quantized;
 mod reports;
 mod sparse_gradients;
@@ -13,8 +14,8 @@ mod state;
 
 use collectives::{Communicator, Options};
 use sparse_sgd::{
-    Config, DenseAlgorithm, DensitySchedule, Error, GtopkAlgorithm, Method, Optimizer, Parameter, PutBack,
-    SparseAlgorithm, StepReport,
+    Config, DenseAlgorithm, DensitySchedule, Error, GtopkAlgorithm, Method, Optimizer, OptimizerState,
+    Parameter, PutBack, SparseAlgorithm, StepReport,
 };
 use testkit::LocalTransport;
 
@@ -145,6 +146,7 @@ fn futures_can_move_between_threads() {
     fn check<F: Future + Send>(_: &F) {}
     let worker = &mut Worker::new(testkit::local_world(1).remove(0), rich(methods().remove(0)));
     check(&worker.step(&[0.0; ENTRIES], 0.1));
+    check(&worker.optimizer.begin(&SHAPES).unwrap().finish(&mut [], 0.1));
     let gradient = sparse_core::SparseVec::empty(1).unwrap();
     check(&worker.optimizer.step_sparse("w", &mut [0.0], &gradient, 0.1));
     check(&worker.optimizer.check_replicas([("w", &[0.0][..])]));

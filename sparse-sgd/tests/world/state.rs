@@ -1,6 +1,6 @@
 //! Checkpoints.
 
-use sparse_sgd::{ErrorKind, OptimizerState};
+use sparse_sgd::ErrorKind;
 
 use super::*;
 

@@ -7,10 +7,11 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, TopK, clear, codec, merge, merge_into, scatter_add, top_k_into};
+use sparse_core::{SparseVec, codec, merge, merge_into, scatter_add, top_k_into};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
+use super::fused::{feedback, feedback_momentum, fused};
 use super::input;
 use super::kernel_peers::peers;
 use super::measure::median;
@@ -25,7 +26,7 @@ pub(super) struct Row {
     pub(super) dim: u64,
     pub(super) density: f64,
     pub(super) median_ms: f64,
-    /// A read of what the kernel reads; for `fused` an addition alone.
+    /// A read of what the kernel reads; for `fused` and `feedback` the additions alone.
     pub(super) read_ms: f64,
     pub(super) ratio: f64,
     pub(super) gb_per_s: f64,
@@ -64,7 +65,9 @@ pub(crate) fn kernels(args: &KernelsArgs) -> Result<(), Error> {
         rows.push(row);
         Ok(())
     };
-    for kernel in [topk, fused, merge_two, scatter, encode, decode, quantize, dequantize] {
+    for kernel in
+        [topk, fused, feedback, feedback_momentum, merge_two, scatter, encode, decode, quantize, dequantize]
+    {
         show(kernel(&inputs).run()?)?;
     }
     if args.peers {
@@ -108,7 +111,7 @@ impl Inputs {
     }
 
     /// Measures a kernel that passes over so many bytes in turn with what it is compared with.
-    fn compare(
+    pub(super) fn compare(
         &self,
         kernel: &'static str,
         bytes: usize,
@@ -160,53 +163,6 @@ fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
         ensure!(black_box(&largest).nnz() <= k, "more than k entries");
         Ok(())
     })
-}
-
-/// A step of error feedback: the gradient is added to the residual, and the largest entries are taken out. Compared
-/// with adding alone.
-fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
-    const PART: usize = 1024;
-    let (gradient, k) = (&inputs.values, inputs.k());
-    // As after many steps, when a step takes as many entries past the largest residual as are then taken out: residuals
-    // are even up to there. Each step adds another gradient, which is the same one turned by some places.
-    let mean = gradient.iter().map(|g| f64::from(g.abs())).sum::<f64>() / gradient.len() as f64;
-    let largest = ((mean * gradient.len() as f64 / (2 * k) as f64) as f32).max(f32::MIN_POSITIVE);
-    let mut rng = ChaCha8Rng::seed_from_u64(inputs.args.seed ^ 1);
-    let mut residual: Vec<f32> = gradient.iter().map(|_| rng.random_range(-largest..largest)).collect();
-    let mut plain = residual.clone();
-    let (mut selection, mut largest) = (TopK::new(), SparseVec::default());
-    let (mut steps, mut plain_steps) = (0_usize, 0_usize);
-    let next = |steps: &mut usize| {
-        *steps += 1;
-        let (front, back) = gradient.split_at(steps.wrapping_mul(1_000_003) % gradient.len());
-        [back, front]
-    };
-    let add = |residual: &mut [f32], gradient: &[f32]| {
-        residual.iter_mut().zip(gradient).for_each(|(residual, gradient)| *residual += gradient);
-    };
-    let step = || {
-        selection.start(residual.len(), k);
-        let mut rest = &mut residual[..];
-        let mut parts = next(&mut steps).into_iter().flat_map(|gradient| gradient.chunks(PART)).peekable();
-        while let Some(gradient) = parts.next() {
-            let part;
-            (part, rest) = rest.split_at_mut(gradient.len());
-            add(part, gradient);
-            let next = parts.peek().copied().unwrap_or_default();
-            selection.see_before(part, &[next, &rest[..next.len()]]);
-        }
-        selection.finish_into(&residual, &mut largest)?;
-        clear(&mut residual, &largest)?;
-        Ok(())
-    };
-    let reference = || {
-        let [back, front] = next(&mut plain_steps);
-        let (left, right) = plain.split_at_mut(back.len());
-        add(left, back);
-        add(right, front);
-        black_box(&plain);
-    };
-    inputs.compare("fused", 3 * size_of_val(&gradient[..]), None, reference, step)
 }
 
 fn merge_two(inputs: &Inputs) -> anyhow::Result<Row> {
@@ -315,7 +271,8 @@ fn render(rows: &[Row]) -> String {
     let Some(Row { dim, density, .. }) = rows.first() else { return String::new() };
     format!(
         "{table}\n{dim} values, a density of {density}. One thread; medians. `ratio` compares with `read`: reading once, in \
-         the same run, what the kernel reads; for `fused`, with adding the gradient alone."
+         the same run, what the kernel reads; for `fused` and `feedback`, with adding the gradient alone; for `feedback_momentum`, with \
+         adding it to the velocity, and that to the residual."
     )
 }
 

@@ -1,4 +1,4 @@
-//! `thinwire bench`: `allreduce`, and [`kernels`].
+//! `thinwire bench`: `allreduce`, [`overlap`], and [`kernels`].
 //!
 //! Every rank makes its input and the oracle ([`input`], [`oracle`]), then lets one [`Contender`] after the
 //! other sum ([`measure`]); rank 0 shows a [`report::Row`] for each. What other libraries can do is a
@@ -6,11 +6,13 @@
 
 mod collective;
 mod contender;
+mod fused;
 pub(crate) mod input;
 mod kernel_peers;
 mod kernels;
 mod measure;
 mod oracle;
+mod overlap;
 #[cfg(feature = "mpi")]
 mod peers;
 mod plan;
@@ -36,6 +38,7 @@ use plan::Plan;
 use report::{Report, Row};
 
 pub(crate) use kernels::kernels;
+pub(crate) use overlap::{DEFAULT_ALGORITHMS as OVERLAP_ALGORITHMS, overlap};
 pub(crate) use plan::DEFAULT_ALGORITHMS;
 
 /// Measures as asked: joins the world of the environment or of mpirun, or makes one.

@@ -44,21 +44,19 @@ impl Plan {
         let given = &args.algorithms;
         let wanted: Vec<Algorithm> =
             if given.is_empty() { default().map_err(Error::setup)? } else { given.clone() };
+        let plan = Self::of(args.dim, args.density, &wanted, args.iterations, args.seed);
+        Ok(Self { rate: args.rate, ..plan })
+    }
+
+    pub(super) fn of(dim: u64, density: f64, wanted: &[Algorithm], iterations: u32, seed: u64) -> Self {
         let mut algorithms = Vec::new();
-        for algorithm in wanted {
+        for &algorithm in wanted {
             if !algorithms.contains(&algorithm) {
                 algorithms.push(algorithm);
             }
         }
-        let nnz = ((args.dim as f64 * args.density).round() as usize).max(1);
-        Ok(Self {
-            dim: args.dim,
-            nnz,
-            algorithms,
-            iterations: args.iterations,
-            seed: args.seed,
-            rate: args.rate,
-        })
+        let nnz = ((dim as f64 * density).round() as usize).max(1);
+        Self { dim, nnz, algorithms, iterations, seed, rate: None }
     }
 
     /// What all ranks must have in common, in words.

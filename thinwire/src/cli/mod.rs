@@ -8,10 +8,14 @@ use crate::algorithm::Algorithm;
 use crate::rate::Rate;
 
 use values::{
-    density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers, workers,
+    bytes, density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers,
+    workers,
 };
 
+mod overlap;
 mod values;
+
+pub(crate) use overlap::OverlapArgs;
 
 /// Trains with sparse collectives over a thin wire.
 ///
@@ -69,6 +73,11 @@ pub(crate) struct TrainArgs {
     /// Reached by a warm-up over the first epoch.
     #[arg(long, value_name = "D", value_parser = density)]
     pub(crate) density: Option<f64>,
+
+    /// Sum layers in buckets of up to so many bytes, each while the next layer is computed (mnist only); 1M and 1_000_000
+    /// are the same [default: all layers together, once all are computed]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) fusion_bytes: Option<usize>,
 
     /// How often to go through the training data [default: 8 for mnist, 6 for spam]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..))]
@@ -129,13 +138,15 @@ Examples:
 #[derive(Subcommand, Debug)]
 pub(crate) enum Bench {
     Allreduce(AllreduceArgs),
+    Overlap(OverlapArgs),
     Kernels(KernelsArgs),
 }
 
 /// Time what a rank computes on its own: selecting, merging, adding, coding, rounding
 ///
 /// Each kernel runs on one thread, in turn with a read of the memory that it reads. `topk` selects the share
-/// --density of the largest of --dim values; `merge` sums two sparse vectors with so many entries, at places drawn
+/// --density of the largest of --dim values; `fused` adds a gradient to a residual and takes out as many, `feedback` does so
+/// beside the old residual, as training does, and `feedback_momentum` with a velocity and a factor for clipping; `merge` sums two sparse vectors with so many entries, at places drawn
 /// by chance; `scatter` adds one of them to a dense vector; `encode` writes its indices in as few bits as possible, and
 /// `decode` reads them again, with every check; `quantize` rounds all values by chance to 8 bits, and
 /// `dequantize` reads them again. Shows a table at the end.

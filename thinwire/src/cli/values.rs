@@ -71,6 +71,21 @@ pub(super) fn iterations(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn dimension(text: &str) -> Result<u64, String> {
+    match number(text) {
+        None => Err("not a whole number, with k, M or G behind it or without".into()),
+        Some(Some(0)) => Err("a vector has to have at least 1 value".into()),
+        Some(Some(dim)) if dim <= MAX_DIM => Ok(dim),
+        Some(_) => Err(format!("a vector has at most 2^32 = {MAX_DIM} values")),
+    }
+}
+
+pub(super) fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = number(text).flatten().and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| "not a whole number of bytes, with k, M or G behind it or without".into())
+}
+
+/// A whole number with a unit; `Some(None)` if it is one that does not fit.
+fn number(text: &str) -> Option<Option<u64>> {
     let (digits, unit) = match text.char_indices().last() {
         Some((end, 'k' | 'K')) => (&text[..end], 1_000),
         Some((end, 'M')) => (&text[..end], 1_000_000),
@@ -79,14 +94,7 @@ pub(super) fn dimension(text: &str) -> Result<u64, String> {
     };
     let digits = digits.replace('_', "");
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    // What is a number and does not fit is too large.
-    let dim = is_number.then(|| digits.parse().ok().and_then(|count: u64| count.checked_mul(unit)));
-    match dim {
-        None => Err("not a whole number, with k, M or G behind it or without".into()),
-        Some(Some(0)) => Err("a vector has to have at least 1 value".into()),
-        Some(Some(dim)) if dim <= MAX_DIM => Ok(dim),
-        Some(_) => Err(format!("a vector has at most 2^32 = {MAX_DIM} values")),
-    }
+    is_number.then(|| digits.parse().ok().and_then(|count: u64| count.checked_mul(unit)))
 }
 
 /// Indices are 32 bits long.
@@ -138,6 +146,14 @@ mod tests {
             ("1é", "whole number"),
         ] {
             assert!(dimension(text).unwrap_err().contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_may_be_none_and_have_a_unit() {
+        assert_eq!((bytes("0"), bytes("16M"), bytes("1_024")), (Ok(0), Ok(16_000_000), Ok(1024)));
+        for bad in ["", "1.5M", "-1", "M", "99999999999999999999G"] {
+            assert!(bytes(bad).unwrap_err().contains("whole number of bytes"), "{bad}");
         }
     }
 

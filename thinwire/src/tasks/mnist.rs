@@ -11,7 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use sparse_sgd::{Optimizer, Parameter, StepReport};
 use transport::{AnyTransport, block_on};
 
-use super::{Batches, Recipe, Task, Test};
+use super::{Batches, Ready, Recipe, Task, Test};
 use crate::data::split::Split;
 use crate::data::{idx, inflate};
 
@@ -126,15 +126,32 @@ impl Task for Mnist {
         self.batches.per_epoch()
     }
 
-    fn gradient(&mut self, epoch: u32, step: usize) -> anyhow::Result<f32> {
+    /// Each layer's graph is its own, so that its gradients are there before those of the layers below are computed.
+    fn gradient(&mut self, epoch: u32, step: usize, ready: &mut Ready<'_>) -> anyhow::Result<f32> {
         let mut rng = self.batches.rng(epoch, step);
         let moved = || [(); 2].map(|()| rng.random_range(-MOVED..=MOVED));
         let (pixels, labels) = self.data.batch(self.batches.rows(epoch, step), moved)?;
         let tensors = self.tensors()?;
-        let loss = cross_entropy(&logits(&tensors, &pixels)?, &labels)?;
-        let gradients = loss.backward()?;
-        for (weight, tensor) in self.weights.iter_mut().zip(&tensors) {
-            copy_gradient(&gradients, tensor, &mut weight.gradient)?;
+        let (mut inputs, mut outputs) = (vec![Var::from_tensor(&pixels)?], Vec::new());
+        for (number, weights) in tensors.chunks_exact(2).enumerate() {
+            let input = inputs.last().context("a layer has no input")?;
+            let output = layer(number, weights, input)?;
+            inputs.push(Var::from_tensor(&output.detach())?);
+            outputs.push(output);
+        }
+        let loss = cross_entropy(inputs.last().context("there is no layer")?, &labels)?;
+        let mut gradients = loss.backward()?;
+        for (number, output) in outputs.iter().enumerate().rev() {
+            let slope = inputs.get(number + 1).and_then(|output| gradients.get(output));
+            // A sum whose slope in each output is that of the loss.
+            gradients = (output * slope.context("an output has no gradient")?)?.sum_all()?.backward()?;
+            for at in [2 * number + 1, 2 * number] {
+                let (Some(weight), Some(tensor)) = (self.weights.get_mut(at), tensors.get(at)) else {
+                    continue;
+                };
+                copy_gradient(&gradients, tensor, &mut weight.gradient)?;
+                ready(at, &weight.gradient)?;
+            }
         }
         Ok(loss.to_scalar()?)
     }
@@ -183,15 +200,17 @@ impl Weight {
 
 /// One row of scores for each row of pixels.
 fn logits(tensors: &[Var], pixels: &Tensor) -> candle_core::Result<Tensor> {
-    let mut activations = pixels.clone();
-    for (layer, weights) in tensors.chunks_exact(2).enumerate() {
-        if layer > 0 {
-            activations = activations.relu()?;
-        }
-        let [matrix, bias] = weights else { continue };
-        activations = activations.matmul(matrix)?.broadcast_add(bias)?;
-    }
-    Ok(activations)
+    tensors
+        .chunks_exact(2)
+        .enumerate()
+        .try_fold(pixels.clone(), |input, (number, weights)| layer(number, weights, &input))
+}
+
+/// The outputs of a layer, before what makes them not linear, from those of the layer below.
+fn layer(number: usize, weights: &[Var], input: &Tensor) -> candle_core::Result<Tensor> {
+    let [matrix, bias] = weights else { candle_core::bail!("a layer is a matrix and a bias") };
+    let input = if number == 0 { input.clone() } else { input.relu()? };
+    input.matmul(matrix)?.broadcast_add(bias)
 }
 
 fn copy_gradient(gradients: &GradStore, tensor: &Var, to: &mut [f32]) -> anyhow::Result<()> {
@@ -242,7 +261,7 @@ mod tests {
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
         let mut mnist = mnist(4);
-        mnist.gradient(0, 0).unwrap();
+        mnist.gradient(0, 0, &mut |_, _| Ok(())).unwrap();
         // In the direction of the gradient the loss changes by its squared norm.
         let squared: f32 = mnist.weights.iter().flat_map(|w| &w.gradient).map(|g| g * g).sum();
         let gradients: Vec<Vec<f32>> = mnist.weights.iter().map(|w| w.gradient.clone()).collect();
@@ -251,7 +270,7 @@ mod tests {
             for (weight, gradient) in mnist.weights.iter_mut().zip(&gradients) {
                 weight.values.iter_mut().zip(gradient).for_each(|(value, g)| *value += offset * g);
             }
-            mnist.gradient(0, 0).unwrap()
+            mnist.gradient(0, 0, &mut |_, _| Ok(())).unwrap()
         };
         let above = loss_at(h);
         let below = loss_at(-2.0 * h);

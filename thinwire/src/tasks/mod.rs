@@ -22,8 +22,9 @@ pub(crate) trait Task {
     /// How many steps an epoch has; the same on all ranks.
     fn steps_per_epoch(&self) -> usize;
 
-    /// Computes the gradient of a step's batch, for [`Task::update`], and returns the batch's mean loss.
-    fn gradient(&mut self, epoch: u32, step: usize) -> anyhow::Result<f32>;
+    /// Computes the gradient of a step's batch, for [`Task::update`], and returns the batch's mean loss. A gradient that is
+    /// not sparse is told layer by layer while it is computed.
+    fn gradient(&mut self, epoch: u32, step: usize, ready: &mut Ready<'_>) -> anyhow::Result<f32>;
 
     /// Hands the gradient to the optimizer, which updates the model's values.
     fn update(
@@ -41,6 +42,9 @@ pub(crate) trait Task {
     /// The class that the model gives to each example of the test set, and the right ones.
     fn test(&self) -> anyhow::Result<Test>;
 }
+
+/// Gets each parameter's gradient, with its place among the parameters, as soon as it is computed.
+pub(crate) type Ready<'a> = dyn FnMut(usize, &[f32]) -> anyhow::Result<()> + 'a;
 
 /// What does not depend on the run.
 pub(crate) struct Recipe {

@@ -8,7 +8,7 @@ use sparse_core::{Duplicates, SparseVec};
 use sparse_sgd::{Optimizer, StepReport};
 use transport::{AnyTransport, block_on};
 
-use super::{Batches, Recipe, Task, Test};
+use super::{Batches, Ready, Recipe, Task, Test};
 use crate::data::inflate;
 use crate::data::libsvm::{self, Rows};
 use crate::data::split::Split;
@@ -122,7 +122,7 @@ impl Task for Spam {
         self.batches.per_epoch()
     }
 
-    fn gradient(&mut self, epoch: u32, step: usize) -> anyhow::Result<f32> {
+    fn gradient(&mut self, epoch: u32, step: usize, _: &mut Ready<'_>) -> anyhow::Result<f32> {
         let rows = self.batches.rows(epoch, step);
         let share = 1.0 / rows.len().max(1) as f64;
         let (mut loss, mut pairs) = (0.0, Vec::new());
@@ -221,12 +221,12 @@ mod tests {
         let rows = data.split.training.clone();
         let mut spam = Spam::new(Arc::clone(&data), Batches::new(rows, 4, 1, 0));
         spam.weights = vec![0.3, -0.5, 0.7, 0.1];
-        spam.gradient(0, 0).unwrap();
+        spam.gradient(0, 0, &mut |_, _| Ok(())).unwrap();
         let gradient = spam.gradient.take().unwrap().to_dense();
         for (i, slope) in gradient.into_iter().enumerate() {
             let mut loss_at = |weight: f32| {
                 let before = std::mem::replace(&mut spam.weights[i], weight);
-                let loss = spam.gradient(0, 0).unwrap();
+                let loss = spam.gradient(0, 0, &mut |_, _| Ok(())).unwrap();
                 spam.weights[i] = before;
                 (loss, before)
             };

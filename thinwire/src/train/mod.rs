@@ -3,7 +3,7 @@
 mod outcome;
 mod world;
 
-use transport::{Rank, Transport as _};
+use transport::Rank;
 
 use crate::cli::TrainArgs;
 use crate::error::{Error, When as _};
@@ -29,9 +29,9 @@ pub(crate) fn train(args: &TrainArgs) -> Result<(), Error> {
                     files.check().setup()?;
                 }
                 let data = load(&plan, entrance.world_size)?;
-                let transport = (entrance.connect)()?;
+                let communicator = ranks::communicator((entrance.connect)()?, args.transport);
                 let mut progress = if leads { Progress::shown() } else { Progress::silent() };
-                let outcomes = world::train(transport, &plan, &data, &mut progress)?;
+                let outcomes = world::train(&communicator, &plan, &data, &mut progress)?;
                 if leads { output::present(outcomes, &files) } else { Ok(()) }
             })
         }
@@ -40,9 +40,10 @@ pub(crate) fn train(args: &TrainArgs) -> Result<(), Error> {
             files.check().setup()?;
             let data = load(&plan, workers)?;
             let outcomes = ranks::in_threads(workers, |transport| {
-                let leads = transport.rank() == Rank(0);
+                let communicator = ranks::communicator(transport, args.transport);
+                let leads = communicator.rank() == Rank(0);
                 let mut progress = if leads { Progress::shown() } else { Progress::silent() };
-                world::train(transport, &plan, &data, &mut progress)
+                world::train(&communicator, &plan, &data, &mut progress)
             })?;
             output::present(outcomes, &files)
         }

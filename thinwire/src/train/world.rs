@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use collectives::Communicator;
 use serde::{Deserialize, Serialize};
-use sparse_sgd::{Config, DensitySchedule, Optimizer, StepReport, parameters_hash};
+use sparse_sgd::{Config, DensitySchedule, Limits, Optimizer, StepReport, parameters_hash};
 use transport::{AnyTransport, Rank, block_on};
 
 use crate::error::{Error, When as _};
@@ -21,18 +21,17 @@ use crate::train::outcome::{Curve, Outcome};
 /// Every rank calls this with the same plan; all get the same outcomes, but for the test, which only rank
 /// 0 makes.
 pub(crate) fn train(
-    transport: AnyTransport,
+    communicator: &Communicator<AnyTransport>,
     plan: &Plan,
     data: &[Data],
     progress: &mut Progress,
 ) -> Result<Vec<Outcome>, Error> {
-    let communicator = Communicator::new(transport);
-    ranks::agree(&communicator, terms(plan, data))?;
+    ranks::agree(communicator, terms(plan, data))?;
     let mut outcomes = Vec::new();
     for run in &plan.runs {
         let data = data.iter().find(|data| data.task() == run.task).context("a task without data").run()?;
         let name = || format!("{} by {}", run.task.name(), run.algorithm);
-        outcomes.push(train_one(&communicator, run, plan.seed, data, progress).with_context(name).run()?);
+        outcomes.push(train_one(communicator, run, plan.seed, data, progress).with_context(name).run()?);
     }
     Ok(outcomes)
 }
@@ -58,6 +57,7 @@ fn train_one(
     let config = Config {
         momentum: recipe.momentum,
         clip_norm: recipe.clip_norm,
+        fusion: run.fusion_bytes.map(Limits::bytes),
         ..Config::new(
             run.algorithm.method(seed)?,
             DensitySchedule::warm_up(run.density, schedule.warm_up as u64)?,
@@ -66,21 +66,37 @@ fn train_one(
     let mut optimizer = Optimizer::new(communicator.clone(), config)?;
     let mut record = Record::default();
     let mut hash = parameters_hash(task.parameters());
+    let names: Vec<_> =
+        task.parameters().iter().map(|(name, values)| ((*name).to_owned(), values.len())).collect();
+    let shapes: Vec<_> = names.iter().map(|(name, len)| (&name[..], *len)).collect();
     progress.begin(run, schedule.steps());
     let begun = Instant::now();
     for epoch in 0..run.epochs {
         for step in 0..schedule.per_epoch {
             let at = || format!("epoch {} of {}, step {step}", epoch + 1, run.epochs);
             let rate = run.learning_rate * schedule.rate_factor(record.losses.len(), recipe.final_rate);
+            let finite = |loss: f32| {
+                ensure!(
+                    loss.is_finite(),
+                    "{}: the loss on rank {rank} is {loss}; a smaller --learning-rate may help",
+                    at()
+                );
+                Ok(loss)
+            };
             let before = Instant::now();
-            let loss = task.gradient(epoch, step).with_context(at)?;
-            let compute = before.elapsed();
-            ensure!(
-                loss.is_finite(),
-                "{}: the loss on rank {rank} is {loss}; a smaller --learning-rate may help",
-                at()
-            );
-            let report = task.update(&mut optimizer, rate).with_context(at)?;
+            let (loss, compute, report) = if run.fusion_bytes.is_some() {
+                let mut by_layer = optimizer.begin(&shapes)?;
+                let mut ready = |layer, gradient: &[f32]| Ok(by_layer.ready(layer, gradient)?);
+                let loss = finite(task.gradient(epoch, step, &mut ready).with_context(at)?)?;
+                let both = before.elapsed();
+                let report = block_on(by_layer.finish(&mut task.values_mut(), rate)).with_context(at)?;
+                // What was selected while gradients came is in the report.
+                (loss, both.saturating_sub(report.select), report)
+            } else {
+                let loss = finite(task.gradient(epoch, step, &mut |_, _| Ok(())).with_context(at)?)?;
+                let compute = before.elapsed();
+                (loss, compute, task.update(&mut optimizer, rate).with_context(at)?)
+            };
             record.add(loss, compute, &report);
             progress.step(loss);
         }

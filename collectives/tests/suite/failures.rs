@@ -8,6 +8,7 @@ use collectives::{
 use sparse_core::{Element, SparseVec};
 use sparse_quant::{Norm, Qsgd};
 use testkit::faults::Faulty;
+use testkit::sim::SimTransport;
 use testkit::{LocalTransport, local_world, run_world};
 use transport::{Rank, Transport};
 
@@ -187,7 +188,7 @@ fn a_lost_rank_is_named_on_every_other() {
 #[test]
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for ranks in 2..=4 {
-        let errors = run_world(local_world(ranks), |transport| async move {
+        let part = |transport: SimTransport| async move {
             let options = Options::default().deadline(Duration::from_millis(60));
             let communicator = Communicator::with_options(transport, options);
             if communicator.rank() == Rank(1) {
@@ -196,8 +197,8 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
             }
             // The owners of the ranges wait for every rank directly.
             communicator.allreduce::<f32>(&ones(10), &SparseAlgorithm::SsarSplitAllgather).await.unwrap_err()
-        });
-        for error in errors {
+        };
+        for error in common::simulated(ranks, |world| run_world(world, part)) {
             assert_eq!((error.kind(), error.peer()), (ErrorKind::Timeout, Some(Rank(1))), "{error}");
             assert!(error.to_string().ends_with("still waits for rank 1"), "{error}");
         }

@@ -3,8 +3,8 @@
 use collectives::{Communicator, GlobalTopk, GtopkAlgorithm, PutBack};
 use proptest::prelude::*;
 use sparse_core::{Element, SparseVec, reduce};
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
 
 use crate::common::{self, GTOPK, PUT_BACK};
 
@@ -14,11 +14,12 @@ fn gtopk<E: Element>(
     algorithm: GtopkAlgorithm,
     put_back: PutBack,
 ) -> Vec<GlobalTopk<E>> {
-    run_world(local_world(inputs.len()), |transport| async move {
+    let part = |transport| async move {
         let communicator = Communicator::new(transport);
         let input = &inputs[communicator.rank().index()];
         communicator.gtopk(input, k, algorithm, put_back).await.unwrap()
-    })
+    };
+    common::simulated(inputs.len(), |world| run_world(world, part))
 }
 
 fn total<E: Element>(vectors: impl IntoIterator<Item = SparseVec<E>>) -> Vec<E> {

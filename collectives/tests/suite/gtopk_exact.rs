@@ -54,7 +54,7 @@ fn check_every_shape<E: Element>(ks: &[usize]) {
                 for &k in ks {
                     let name = format!("P = {ranks}, N = {dim}, {shape:?}, {}", E::DTYPE);
                     let mode = PUT_BACK[(ranks + k % 2) % 2];
-                    check(&name, local_world(ranks), &inputs, k, mode);
+                    common::simulated(ranks, |world| check(&name, world, &inputs, k, mode));
                 }
             }
         }

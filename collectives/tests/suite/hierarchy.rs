@@ -10,11 +10,12 @@ use collectives::{
 use sparse_core::{Element, SparseVec, reduce};
 use sparse_quant::{Norm, Qsgd, Quantizer};
 use testkit::faults::Faulty;
+use testkit::sim::SimTransport;
 use testkit::support::{Shape, world};
 use testkit::{local_world, oracle, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::{Algorithm, GTOPK, PUT_BACK, bits, dims};
+use crate::common::{Algorithm, GTOPK, PUT_BACK, bits, dims, simulated};
 
 fn communicator<T: Transport>(transport: T) -> Communicator<T> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
@@ -90,15 +91,15 @@ fn sums_in_rank_order(algorithm: &Algorithm) -> bool {
     }
 }
 
-fn check_sums<T: Transport, E: Element>(of_world: impl Fn(usize) -> Vec<T>) {
-    for ranks in 1..=9 {
+fn check_sums<E: Element>(worlds: impl IntoIterator<Item = usize>) {
+    for ranks in worlds {
         let cases: Vec<(Shape, Vec<SparseVec<E>>)> = dims(ranks)
             .into_iter()
             .flat_map(|dim| Shape::ALL.map(|shape| (shape, world(shape, ranks, dim, dim + 5))))
             .collect();
         for color in groupings(ranks) {
             let groups = groups(color, ranks);
-            let by_rank = run_world(of_world(ranks), |transport| {
+            let part = |transport| {
                 let (cases, groups) = (&cases, &groups);
                 async move {
                     let whole = communicator(transport);
@@ -114,7 +115,8 @@ fn check_sums<T: Transport, E: Element>(of_world: impl Fn(usize) -> Vec<T>) {
                     }
                     sums
                 }
-            });
+            };
+            let by_rank = simulated(ranks, |world| run_world(world, part));
             let all = Algorithm::all();
             for (case, (shape, inputs)) in cases.iter().enumerate() {
                 let (exact, bound) = (oracle::sum_f64(inputs), oracle::rounding_bound(inputs));
@@ -140,13 +142,13 @@ fn check_sums<T: Transport, E: Element>(of_world: impl Fn(usize) -> Vec<T>) {
 
 #[test]
 fn a_sum_of_floats_is_that_of_groups_and_has_the_same_bits_on_all_ranks() {
-    check_sums::<_, f32>(local_world);
+    check_sums::<f32>(1..=9);
 }
 
 #[test]
 fn a_sum_of_integers_is_exact() {
     // Whose rounding bound is 0.
-    check_sums::<_, i64>(local_world);
+    check_sums::<i64>([2, 5, 8]);
 }
 
 #[test]
@@ -185,12 +187,13 @@ fn the_global_top_k_loses_nothing_and_is_the_same_everywhere() {
                 let inputs: &Vec<SparseVec<i32>> = &world(shape, ranks, 60, k as u64 + 4);
                 for algorithm in GTOPK {
                     for put_back in PUT_BACK {
-                        let results = run_world(local_world(ranks), |transport| async move {
+                        let part = |transport| async move {
                             let whole = communicator(transport);
                             let rank = whole.rank().index();
                             let hierarchy = whole.hierarchy(color(rank)).await.unwrap();
                             hierarchy.gtopk(&inputs[rank], k, algorithm, put_back).await.unwrap()
-                        });
+                        };
+                        let results = simulated(ranks, |world| run_world(world, part));
                         let name = format!("{algorithm:?}, {:?}, k = {k}, {shape:?}", groups(color, ranks));
                         let global = &results[0].sum;
                         assert!(results.iter().all(|result| result.sum == *global), "{name}");
@@ -375,7 +378,7 @@ fn a_rank_lost_in_one_group_is_named_in_all() {
 fn a_silent_rank_runs_into_the_deadline_in_all_groups() {
     for color in GROUPINGS {
         for which in 0..4 {
-            let errors = run_world(local_world(5), |transport| async move {
+            let part = |transport: SimTransport| async move {
                 let options = Options::default().deadline(Duration::from_millis(300));
                 let whole = Communicator::with_options(transport, options);
                 let rank = whole.rank().index();
@@ -385,8 +388,8 @@ fn a_silent_rank_runs_into_the_deadline_in_all_groups() {
                     return hierarchy.communicator().barrier().await.unwrap_err();
                 }
                 each(which, &hierarchy, &ones::<f32>(10)).await.unwrap_err()
-            });
-            for error in errors {
+            };
+            for error in simulated(5, |world| run_world(world, part)) {
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         }

@@ -6,11 +6,12 @@ use collectives::{Communicator, Error, ErrorKind, Options};
 use half::bf16;
 use sparse_core::{Element, SparseVec, Stream, dense_is_shorter};
 use testkit::faults::Faulty;
+use testkit::sim::SimTransport;
 use testkit::support::{Shape, world};
 use testkit::{LocalTransport, local_world, oracle, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::{bits, dims};
+use crate::common::{bits, dims, simulated};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Operation {
@@ -109,13 +110,13 @@ impl Operation {
     }
 }
 
-fn check<T: Transport, E: Element>(of_world: impl Fn(usize) -> Vec<T>) {
+fn check<T: Transport, E: Element>(of_world: impl Fn(Vec<SimTransport>) -> Vec<T>) {
     for ranks in 1..=9 {
         let cases: Vec<(Shape, Vec<SparseVec<E>>)> = dims(ranks)
             .into_iter()
             .flat_map(|dim| Shape::ALL.map(|shape| (shape, world(shape, ranks, dim, dim + 3))))
             .collect();
-        run_world(of_world(ranks), |transport| {
+        let part = |transport| {
             let cases = &cases;
             async move {
                 let communicator = communicator(transport);
@@ -133,7 +134,8 @@ fn check<T: Transport, E: Element>(of_world: impl Fn(usize) -> Vec<T>) {
                     }
                 }
             }
-        });
+        };
+        simulated(ranks, |world| run_world(of_world(world), part));
     }
 }
 
@@ -143,24 +145,22 @@ fn communicator<T: Transport>(transport: T) -> Communicator<T> {
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_f32() {
-    check::<_, f32>(local_world);
+    check::<_, f32>(|world| world);
 }
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_bf16() {
-    check::<_, bf16>(local_world);
+    check::<_, bf16>(|world| world);
 }
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_i64() {
-    check::<_, i64>(local_world);
+    check::<_, i64>(|world| world);
 }
 
 #[test]
 fn delays_do_not_change_what_a_rank_gets() {
-    check::<_, f32>(|ranks| {
-        local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(5)).collect()
-    });
+    check::<_, f32>(|world| world.into_iter().map(|rank| Faulty::new(rank).random_delays(5)).collect());
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_lost_rank_is_named_on_every_other() {
 #[test]
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for operation in Operation::all(3) {
-        let errors = run_world(local_world(3), |transport| async move {
+        let part = |transport: SimTransport| async move {
             let options = Options::default().deadline(Duration::from_millis(60));
             let communicator = Communicator::with_options(transport, options);
             if communicator.rank() == Rank(1) {
@@ -280,8 +280,8 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
                 return communicator.barrier().await.unwrap_err();
             }
             operation.run(&communicator, &ones::<f32>(10)).await.unwrap_err()
-        });
-        for error in errors {
+        };
+        for error in simulated(3, |world| run_world(world, part)) {
             assert_eq!(error.kind(), ErrorKind::Timeout, "{operation:?}: {error}");
         }
     }

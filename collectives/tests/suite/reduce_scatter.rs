@@ -5,11 +5,12 @@ use std::time::Duration;
 use collectives::{Communicator, Error, ErrorKind, Options};
 use half::{bf16, f16};
 use sparse_core::{DType, Element, SparseVec, dense_is_shorter};
+use testkit::sim::SimTransport;
 use testkit::support::{Shape, world};
 use testkit::{LocalTransport, local_world, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::dims;
+use crate::common::{dims, simulated};
 
 fn communicator(transport: LocalTransport) -> Communicator<LocalTransport> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
@@ -17,7 +18,7 @@ fn communicator(transport: LocalTransport) -> Communicator<LocalTransport> {
 
 /// Either reduce-scatter, with the result as dense values.
 async fn part<E: Element>(
-    communicator: &Communicator<LocalTransport>,
+    communicator: &Communicator<impl Transport>,
     input: &SparseVec<E>,
     dense: bool,
 ) -> Result<Vec<E>, Error> {
@@ -179,7 +180,7 @@ fn a_lost_rank_is_named_on_every_other() {
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for ranks in 2..=4 {
         for dense in [false, true] {
-            let errors = run_world(local_world(ranks), |transport| async move {
+            let of_rank = |transport: SimTransport| async move {
                 let options = Options::default().deadline(Duration::from_millis(60));
                 let communicator = Communicator::with_options(transport, options);
                 if communicator.rank() == Rank(1) {
@@ -187,8 +188,8 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
                     return communicator.barrier().await.unwrap_err();
                 }
                 part(&communicator, &ones::<f32>(10), dense).await.unwrap_err()
-            });
-            for error in errors {
+            };
+            for error in simulated(ranks, |world| run_world(world, of_rank)) {
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         }

@@ -52,7 +52,7 @@ fn check_every_shape<E: Element>(ks: &[usize]) {
                 let inputs: Vec<SparseVec<E>> = world(shape, ranks, dim, 5 + dim);
                 for &k in ks {
                     let name = format!("P = {ranks}, N = {dim}, {shape:?}, {}", E::DTYPE);
-                    check(&name, local_world(ranks), &inputs, k);
+                    common::simulated(ranks, |world| check(&name, world, &inputs, k));
                 }
             }
         }

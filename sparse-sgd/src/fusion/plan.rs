@@ -6,7 +6,7 @@ use std::time::Duration;
 pub struct Limits {
     /// No bucket of more than one layer is larger. Default: 16 MiB.
     pub bytes: usize,
-    /// Larger layers are cut into pieces of at most this, each a bucket of its own, so that the first is on its way while the
+    /// Larger layers are cut into pieces of at most this (one entry at least), each a bucket of its own: the first is on its way while the
     /// next is selected from. Default: none is.
     pub cut: usize,
 }
@@ -254,7 +254,7 @@ mod tests {
         prop_assert_eq!(&seen, lens);
         for (layer, &len) in lens.iter().enumerate() {
             let whole = usize::from(len > 0);
-            let count = if 4 * len > limits.cut { 2..=len } else { whole..=whole };
+            let count = if 4 * len > limits.cut.max(4) { 2..=len } else { whole..=whole };
             prop_assert!(count.contains(&plan.buckets_of(layer).len()));
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use collectives::{Communicator, DenseAlgorithm, Error, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::{Element, SparseVec};
-use testkit::sim::{Network, SimTransport, Simulator};
 use transport::Transport;
 
 /// An allreduce of either kind; a new algorithm gets its row in [`ALL`](Self::all).
@@ -62,12 +61,6 @@ pub(crate) const GTOPK: [GtopkAlgorithm; 5] = [
     GtopkAlgorithm::Oktopk,
     GtopkAlgorithm::Spardl,
 ];
-/// Runs worlds of so many ranks in virtual time and on this thread: thousands of small ones cost no threads.
-pub(crate) fn simulated<R>(ranks: usize, f: impl FnOnce(Vec<SimTransport>) -> R) -> R {
-    let simulator = Simulator::new(&Network::new(ranks));
-    simulator.within(|| f(simulator.transports()))
-}
-
 pub(crate) const PUT_BACK: [PutBack; 2] = [PutBack::Conserving, PutBack::Paper];
 
 /// The dimensions at which partitions and rounds have their edges.

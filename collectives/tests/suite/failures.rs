@@ -13,6 +13,7 @@ use testkit::{LocalTransport, local_world, run_world};
 use transport::{Rank, Transport};
 
 use crate::common::{self, Algorithm};
+use crate::simulated::in_virtual_time;
 
 /// Long enough never to be reached unless a rank hangs.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -198,7 +199,7 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
             // The owners of the ranges wait for every rank directly.
             communicator.allreduce::<f32>(&ones(10), &SparseAlgorithm::SsarSplitAllgather).await.unwrap_err()
         };
-        for error in common::simulated(ranks, |world| run_world(world, part)) {
+        for error in in_virtual_time(ranks, |world| run_world(world, part)) {
             assert_eq!((error.kind(), error.peer()), (ErrorKind::Timeout, Some(Rank(1))), "{error}");
             assert!(error.to_string().ends_with("still waits for rank 1"), "{error}");
         }

@@ -7,6 +7,7 @@ use testkit::run_world;
 use testkit::support::{Shape, world};
 
 use crate::common::{self, GTOPK, PUT_BACK};
+use crate::simulated::in_virtual_time;
 
 fn gtopk<E: Element>(
     inputs: &[SparseVec<E>],
@@ -19,7 +20,7 @@ fn gtopk<E: Element>(
         let input = &inputs[communicator.rank().index()];
         communicator.gtopk(input, k, algorithm, put_back).await.unwrap()
     };
-    common::simulated(inputs.len(), |world| run_world(world, part))
+    in_virtual_time(inputs.len(), |world| run_world(world, part))
 }
 
 fn total<E: Element>(vectors: impl IntoIterator<Item = SparseVec<E>>) -> Vec<E> {

@@ -10,6 +10,7 @@ use testkit::{local_world, run_world};
 use transport::Transport;
 
 use crate::common::{self, PUT_BACK, bits};
+use crate::simulated::in_virtual_time;
 
 fn exact<T: Transport, E: Element>(
     transports: Vec<T>,
@@ -54,7 +55,7 @@ fn check_every_shape<E: Element>(ks: &[usize]) {
                 for &k in ks {
                     let name = format!("P = {ranks}, N = {dim}, {shape:?}, {}", E::DTYPE);
                     let mode = PUT_BACK[(ranks + k % 2) % 2];
-                    common::simulated(ranks, |world| check(&name, world, &inputs, k, mode));
+                    in_virtual_time(ranks, |world| check(&name, world, &inputs, k, mode));
                 }
             }
         }

@@ -15,7 +15,8 @@ use testkit::support::{Shape, world};
 use testkit::{local_world, oracle, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::{Algorithm, GTOPK, PUT_BACK, bits, dims, simulated};
+use crate::common::{Algorithm, GTOPK, PUT_BACK, bits, dims};
+use crate::simulated::in_virtual_time;
 
 fn communicator<T: Transport>(transport: T) -> Communicator<T> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
@@ -116,7 +117,7 @@ fn check_sums<E: Element>(worlds: impl IntoIterator<Item = usize>) {
                     sums
                 }
             };
-            let by_rank = simulated(ranks, |world| run_world(world, part));
+            let by_rank = in_virtual_time(ranks, |world| run_world(world, part));
             let all = Algorithm::all();
             for (case, (shape, inputs)) in cases.iter().enumerate() {
                 let (exact, bound) = (oracle::sum_f64(inputs), oracle::rounding_bound(inputs));
@@ -193,7 +194,7 @@ fn the_global_top_k_loses_nothing_and_is_the_same_everywhere() {
                             let hierarchy = whole.hierarchy(color(rank)).await.unwrap();
                             hierarchy.gtopk(&inputs[rank], k, algorithm, put_back).await.unwrap()
                         };
-                        let results = simulated(ranks, |world| run_world(world, part));
+                        let results = in_virtual_time(ranks, |world| run_world(world, part));
                         let name = format!("{algorithm:?}, {:?}, k = {k}, {shape:?}", groups(color, ranks));
                         let global = &results[0].sum;
                         assert!(results.iter().all(|result| result.sum == *global), "{name}");
@@ -389,7 +390,7 @@ fn a_silent_rank_runs_into_the_deadline_in_all_groups() {
                 }
                 each(which, &hierarchy, &ones::<f32>(10)).await.unwrap_err()
             };
-            for error in simulated(5, |world| run_world(world, part)) {
+            for error in in_virtual_time(5, |world| run_world(world, part)) {
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         }

@@ -9,6 +9,7 @@ use transport::Transport;
 
 use crate::common::{self, bits};
 use crate::gtopk_exact::{Layers, layered};
+use crate::simulated::in_virtual_time;
 
 fn oktopk<T: Transport, E: Element>(
     transports: Vec<T>,
@@ -40,7 +41,7 @@ fn check_every_shape<E: Element>(ks: &[usize]) {
                 let inputs: Vec<SparseVec<E>> = world(shape, ranks, dim, 5 + dim);
                 for &k in ks {
                     let name = format!("P = {ranks}, N = {dim}, {shape:?}, {}", E::DTYPE);
-                    common::simulated(ranks, |world| check(&name, world, &inputs, k));
+                    in_virtual_time(ranks, |world| check(&name, world, &inputs, k));
                 }
             }
         }

@@ -11,7 +11,8 @@ use testkit::support::{Shape, world};
 use testkit::{LocalTransport, local_world, oracle, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::{bits, dims, simulated};
+use crate::common::{bits, dims};
+use crate::simulated::in_virtual_time;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Operation {
@@ -135,7 +136,7 @@ fn check<T: Transport, E: Element>(of_world: impl Fn(Vec<SimTransport>) -> Vec<T
                 }
             }
         };
-        simulated(ranks, |world| run_world(of_world(world), part));
+        in_virtual_time(ranks, |world| run_world(of_world(world), part));
     }
 }
 
@@ -281,7 +282,7 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
             }
             operation.run(&communicator, &ones::<f32>(10)).await.unwrap_err()
         };
-        for error in simulated(3, |world| run_world(world, part)) {
+        for error in in_virtual_time(3, |world| run_world(world, part)) {
             assert_eq!(error.kind(), ErrorKind::Timeout, "{operation:?}: {error}");
         }
     }

@@ -10,7 +10,8 @@ use testkit::support::{Shape, world};
 use testkit::{LocalTransport, local_world, run_world};
 use transport::{Rank, Transport};
 
-use crate::common::{dims, simulated};
+use crate::common::dims;
+use crate::simulated::in_virtual_time;
 
 fn communicator(transport: LocalTransport) -> Communicator<LocalTransport> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
@@ -189,7 +190,7 @@ fn a_silent_rank_runs_into_the_deadline_of_the_others() {
                 }
                 part(&communicator, &ones::<f32>(10), dense).await.unwrap_err()
             };
-            for error in simulated(ranks, |world| run_world(world, of_rank)) {
+            for error in in_virtual_time(ranks, |world| run_world(world, of_rank)) {
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         }

@@ -7,7 +7,7 @@ use collectives::cost::{self, Cost, Link, Workload};
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, Options, PutBack, SparseAlgorithm, Traffic};
 use sparse_core::wire::HEADER;
 use sparse_core::{SparseVec, Stream};
-use testkit::sim::{self, Network, SimTransport};
+use testkit::sim::{self, Network, SimTransport, Simulator};
 use transport::{Rank, Transport};
 
 #[derive(Clone, Debug)]
@@ -151,6 +151,12 @@ impl Operation {
             Self::Barrier => communicator.barrier().await.unwrap(),
         }
     }
+}
+
+/// Runs worlds of so many ranks in virtual time and on this thread: thousands of small ones cost no threads.
+pub(crate) fn in_virtual_time<R>(ranks: usize, f: impl FnOnce(Vec<SimTransport>) -> R) -> R {
+    let simulator = Simulator::new(&Network::new(ranks));
+    simulator.within(|| f(simulator.transports()))
 }
 
 pub(crate) fn network(ranks: usize, link: &Link) -> Network {

@@ -107,7 +107,13 @@ impl Contender for Collective<'_> {
                 let sum = View::from(result.as_ref().context(never)?);
                 levels.map_or(Outcome::Sum(sum), |levels| Outcome::Rounded(sum, levels))
             }
-            Operation::Gtopk { result, .. } => Outcome::Topk(result.as_ref().context(never)?),
+            Operation::Gtopk { algorithm, result } => {
+                let result = result.as_ref().context(never)?;
+                match algorithm {
+                    GtopkAlgorithm::Spardl => Outcome::TopkByRange(result),
+                    _ => Outcome::Topk(result),
+                }
+            }
         })
     }
 }

@@ -48,6 +48,8 @@ pub(super) enum Outcome<'a> {
     Rounded(View<'a>, u32),
     /// The largest entries of the sum.
     Topk(&'a GlobalTopk<f32>),
+    /// A global top-k with at most a share of the entries from each range, so that larger ones may be missed.
+    TopkByRange(&'a GlobalTopk<f32>),
 }
 
 /// A vector in either form.

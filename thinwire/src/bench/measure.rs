@@ -94,7 +94,7 @@ fn verify(
 ) -> anyhow::Result<()> {
     let fault = oracle.check(outcome, input).err();
     settle(communicator, &Verdict { hash: oracle::hash(outcome), fault })?;
-    if let Outcome::Topk(result) = outcome {
+    if let Outcome::Topk(result) | Outcome::TopkByRange(result) = outcome {
         // The ranks have the same indices by now.
         let returned = ranks::exchange(communicator, &oracle::returned(result))?;
         let fault = oracle.check_returned(&result.sum, &returned).err();

@@ -52,7 +52,8 @@ impl Oracle {
                 let largest = entries(View::from(&self.sum)).fold(0.0, |max, (_, value)| value.max(max));
                 self.compare(sum, largest / levels as f32 * (1.0 + 1e-6))
             }
-            Outcome::Topk(result) => check_topk(result, input),
+            Outcome::Topk(result) => check_topk(result, input, true),
+            Outcome::TopkByRange(result) => check_topk(result, input, false),
         }
     }
 
@@ -125,7 +126,8 @@ pub(super) fn hash(outcome: Outcome<'_>) -> u64 {
         }
         Outcome::Sum(View::Sparse(vector))
         | Outcome::Rounded(View::Sparse(vector), _)
-        | Outcome::Topk(GlobalTopk { sum: vector, .. }) => {
+        | Outcome::Topk(GlobalTopk { sum: vector, .. })
+        | Outcome::TopkByRange(GlobalTopk { sum: vector, .. }) => {
             write(&mut vector.indices().iter().copied());
             write(&mut vector.values().iter().map(|value| value.to_bits()));
         }
@@ -135,10 +137,12 @@ pub(super) fn hash(outcome: Outcome<'_>) -> u64 {
 
 /// What holds for a global top-k of positive values: as many entries as a rank brings; what is not among
 /// them returns to its rank, and is no larger than any of them, since a sum of positive values only grows from
-/// one merge to the next and so does the smallest that is kept.
-fn check_topk(result: &GlobalTopk<f32>, input: &SparseVec<f32>) -> Result<(), String> {
+/// one merge to the next and so does the smallest that is kept. If not all are the largest, there may be fewer, and larger ones
+/// return.
+fn check_topk(result: &GlobalTopk<f32>, input: &SparseVec<f32>, largest: bool) -> Result<(), String> {
     let GlobalTopk { sum, put_back } = result;
-    if sum.dim() != input.dim() || sum.nnz() != input.nnz() {
+    let is_wrong_count = if largest { sum.nnz() != input.nnz() } else { sum.nnz() > input.nnz() };
+    if sum.dim() != input.dim() || is_wrong_count {
         let (dim, nnz) = (sum.dim(), sum.nnz());
         return Err(format!("it has {nnz} entries of {dim}, not {} of {}", input.nnz(), input.dim()));
     }
@@ -150,7 +154,7 @@ fn check_topk(result: &GlobalTopk<f32>, input: &SparseVec<f32>) -> Result<(), St
         if back != brought {
             return Err(format!("{back} returns at position {at}, not {brought}"));
         }
-        if brought > smallest {
+        if largest && brought > smallest {
             return Err(format!("at position {at} it lacks {brought}, though it has {smallest}"));
         }
     }
@@ -256,6 +260,10 @@ mod tests {
             assert!(check(&topk(&[(3, 7.0)], &[(1, 2.0)])).unwrap_err().contains("1 entries"));
             assert!(check(&topk(&[(3, 7.0), (5, 4.0)], &[])).unwrap_err().contains("position 1"));
             assert!(check(&topk(&[(1, 2.0), (5, 2.0)], &[(3, 3.0)])).unwrap_err().contains("lacks 3"));
+            let by_range = |result: &GlobalTopk<f32>| oracle.check(Outcome::TopkByRange(result), &input);
+            assert_eq!(by_range(&topk(&[(1, 2.0), (5, 2.0)], &[(3, 3.0)])), Ok(()));
+            assert_eq!(by_range(&topk(&[(5, 4.0)], &[(1, 2.0), (3, 3.0)])), Ok(()));
+            assert!(by_range(&topk(&[(5, 4.0)], &[(1, 2.0)])).unwrap_err().contains("position 3"));
 
             assert_eq!(oracle.check_returned(&right.sum, &[vec![0.0, 0.0], vec![0.0, 0.0]]), Ok(()));
             let partly = vector(dim, &[(3, 3.0), (5, 4.0)]);

@@ -1,6 +1,6 @@
 use crate::error::check_same_dim;
 use crate::sparse_vec::narrow_at;
-use crate::{Element, Error, SparseVec, SparseView, arch};
+use crate::{Element, Error, Memory, SparseVec, SparseView, arch};
 
 /// `dst[i] += src[i]`, `dst` being the left operand.
 ///
@@ -124,7 +124,13 @@ impl<T: Element> Accumulator<T> {
     /// A sum of `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        Self { sums: vec![T::ZERO.widen(); len] }
+        Self::new_in(len, &Memory::new())
+    }
+
+    /// [`new`](Self::new), in memory that is used again.
+    #[must_use]
+    pub fn new_in(len: usize, memory: &Memory) -> Self {
+        Self { sums: memory.filled(len, T::ZERO.widen()) }
     }
 
     /// The number of positions.
@@ -177,6 +183,19 @@ impl<T: Element> Accumulator<T> {
     /// # Errors
     /// [`Error::Overflow`].
     pub fn finish(self) -> Result<Vec<T>, Error> {
-        (0..).zip(self.sums).map(|(index, sum)| narrow_at(index, sum)).collect()
+        self.finish_in(&Memory::new())
+    }
+
+    /// [`finish`](Self::finish), to memory that is used again, giving back its own.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn finish_in(self, memory: &Memory) -> Result<Vec<T>, Error> {
+        let mut values = memory.empty(self.sums.len());
+        for (index, sum) in (0..).zip(&self.sums) {
+            values.push(narrow_at(index, *sum)?);
+        }
+        memory.put(self.sums);
+        Ok(values)
     }
 }

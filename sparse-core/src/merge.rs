@@ -1,6 +1,6 @@
 use std::hint::select_unpredictable;
 
-use crate::{Element, Error, SparseVec, arch};
+use crate::{Element, Error, Memory, SparseVec, arch};
 
 /// The sum of two vectors; where both have an entry, `left`'s value is the left operand.
 ///
@@ -10,10 +10,21 @@ use crate::{Element, Error, SparseVec, arch};
 /// # Errors
 /// [`Error::DimensionMismatch`], [`Error::Overflow`].
 pub fn merge<T: Element>(left: &SparseVec<T>, right: &SparseVec<T>) -> Result<SparseVec<T>, Error> {
+    merge_in(left, right, &Memory::new())
+}
+
+/// [`merge`], to memory that is used again.
+///
+/// # Errors
+/// As [`merge`].
+pub fn merge_in<T: Element>(
+    left: &SparseVec<T>,
+    right: &SparseVec<T>,
+    memory: &Memory,
+) -> Result<SparseVec<T>, Error> {
     left.check_same_dim(right)?;
     let most = left.nnz() + right.nnz();
-    // Zeros that the system gives: nobody writes them.
-    let (mut indices, mut values) = (vec![0; most], vec![T::ZERO; most]);
+    let (mut indices, mut values) = (memory.any(most, 0), memory.any(most, T::ZERO));
     let entries = merge_to(left, right, &mut indices, &mut values)?;
     indices.truncate(entries);
     values.truncate(entries);

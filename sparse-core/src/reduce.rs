@@ -1,5 +1,5 @@
 use crate::error::check_same_dim;
-use crate::{Element, Error, SparseVec, SparseView, arch};
+use crate::{Element, Error, Memory, SparseVec, SparseView, arch};
 
 /// The sum of many vectors: at each index in the order of the slice, in the accumulator type, rounded
 /// once.
@@ -15,11 +15,22 @@ pub fn reduce<T: Element>(parts: &[SparseVec<T>]) -> Result<SparseVec<T>, Error>
 /// # Errors
 /// As [`reduce`].
 pub fn reduce_views<T: Element>(parts: &[SparseView<'_, T>]) -> Result<SparseVec<T>, Error> {
+    reduce_views_in(parts, &Memory::new())
+}
+
+/// [`reduce_views`], to memory that is used again.
+///
+/// # Errors
+/// As [`reduce`].
+pub fn reduce_views_in<T: Element>(
+    parts: &[SparseView<'_, T>],
+    memory: &Memory,
+) -> Result<SparseVec<T>, Error> {
     let (first, rest) = parts.split_first().ok_or(Error::NothingToSum)?;
     rest.iter().try_for_each(|part| check_same_dim(first.dim(), part.dim()))?;
     let total: usize = parts.iter().map(SparseView::nnz).sum();
-    let mut sum =
-        SparseVec::with_capacity(first.dim(), total.min(usize::try_from(first.dim()).unwrap_or(total)));
+    let most = total.min(usize::try_from(first.dim()).unwrap_or(total));
+    let mut sum = SparseVec::from_sorted(first.dim(), memory.empty(most), memory.empty(most));
     arch::fastest(
         #[inline(always)]
         || sum_windows(parts, &mut sum),

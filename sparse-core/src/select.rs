@@ -295,7 +295,7 @@ pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
     if k == 0 {
         return Some(Cut { magnitude: u64::MAX, ties: 0 });
     }
-    let slot = Slot::spanning(values).narrowed(values, k);
+    let slot = Slot::spanning(values).narrowed(values, k, FEW);
     if slot.width == 0 {
         return Some(Cut { magnitude: slot.low, ties: k - slot.above });
     }
@@ -324,7 +324,8 @@ const DIGIT: u32 = 11;
 impl Slot {
     /// Needs `1 <= k <= values.len()`.
     fn of_kth<T: Element>(values: &[T], k: usize) -> Self {
-        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }.narrowed(values, k)
+        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }
+            .narrowed(values, k, FEW.max(values.len() / 16))
     }
 
     /// The range of these magnitudes, found by one pass more. Of candidates all share the high bits.
@@ -338,12 +339,12 @@ impl Slot {
         Self { low, width: u64::BITS - (high - low).leading_zeros(), above: 0, inside: values.len() }
     }
 
-    /// The part of the range that holds the k-th.
+    /// A part of the range that holds the k-th, with so few values or all alike.
     #[inline(always)]
-    fn narrowed<T: Element>(self, values: &[T], k: usize) -> Self {
+    fn narrowed<T: Element>(self, values: &[T], k: usize, few: usize) -> Self {
         let mut slot = self;
-        // Once is enough for most floats. Narrow integers and constant vectors share their high bits.
-        while slot.width > 0 && slot.inside > FEW && slot.inside > values.len() / 16 {
+        // Once is mostly enough for floats. Narrow integers and constant vectors share their high bits.
+        while slot.width > 0 && slot.inside > few {
             slot.split(values, k);
         }
         slot
@@ -380,4 +381,4 @@ impl Slot {
 }
 
 /// So few values are not worth counting.
-const FEW: usize = 1 << 10;
+const FEW: usize = 1 << 11;

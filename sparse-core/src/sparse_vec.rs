@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use crate::error::{check_dim, check_same_dim};
-use crate::{Element, Error, SparseView, arch, select};
+use crate::{Element, Error, Memory, SparseView, arch, select};
 
 /// A sparse vector: strictly increasing indices below its dimension, and a value for each.
 ///
@@ -89,10 +89,18 @@ impl<T: Element> SparseVec<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn from_dense(values: &[T]) -> Result<Self, Error> {
+        Self::from_dense_in(values, &Memory::new())
+    }
+
+    /// [`from_dense`](Self::from_dense), to memory that is used again.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn from_dense_in(values: &[T], memory: &Memory) -> Result<Self, Error> {
         let dim = values.len() as u64;
         check_dim(dim)?;
         let nnz = values.iter().filter(|value| value.magnitude() != 0).count();
-        let mut vec = Self::with_capacity(dim, nnz);
+        let mut vec = Self { dim, ..Self::with_room(nnz, memory) };
         for (index, &value) in values.iter().enumerate() {
             if value.magnitude() != 0 {
                 vec.push(index as u32, value);
@@ -152,8 +160,14 @@ impl<T: Element> SparseVec<T> {
     /// All `dim` values: the entries added to `+0.0`, so an explicit -0.0 gives `+0.0`.
     #[must_use]
     pub fn to_dense(&self) -> Vec<T> {
+        self.to_dense_in(&Memory::new())
+    }
+
+    /// [`to_dense`](Self::to_dense), to memory that is used again.
+    #[must_use]
+    pub fn to_dense_in(&self, memory: &Memory) -> Vec<T> {
         // A dimension beyond the address space fails as any vector of that length does.
-        let mut dense = vec![T::ZERO; usize::try_from(self.dim).unwrap_or(usize::MAX)];
+        let mut dense = memory.filled(usize::try_from(self.dim).unwrap_or(usize::MAX), T::ZERO);
         for (index, value) in self.iter() {
             dense[index as usize] = T::ZERO.add(value).0;
         }
@@ -176,7 +190,15 @@ impl<T: Element> SparseVec<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
-        let mut whole = Self::with_capacity(0, parts.iter().map(Self::nnz).sum());
+        Self::concat_in(parts, &Memory::new())
+    }
+
+    /// [`concat`](Self::concat), to memory that is used again.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn concat_in(parts: &[Self], memory: &Memory) -> Result<Self, Error> {
+        let mut whole = Self::with_room(parts.iter().map(Self::nnz).sum(), memory);
         for part in parts {
             let decode = |base, indices: &mut Vec<u32>| {
                 indices.extend(part.indices.iter().map(|index| index + base));
@@ -265,28 +287,33 @@ impl<T: Element> SparseVec<T> {
     /// Exact, any `k`: ties go to the lowest index, NaN ranks above everything, explicit zeros last.
     /// Linear time.
     #[must_use]
-    pub fn top_k(mut self, k: usize) -> (Self, Self) {
+    pub fn top_k(self, k: usize) -> (Self, Self) {
+        self.top_k_in(k, &Memory::new())
+    }
+
+    /// [`top_k`](Self::top_k), with the others in memory that is used again.
+    #[must_use]
+    pub fn top_k_in(mut self, k: usize, memory: &Memory) -> (Self, Self) {
         let mut dropped = Self { dim: self.dim, indices: Vec::new(), values: Vec::new() };
         arch::fastest(
             #[inline(always)]
             || {
                 if let Some(mut cut) = select::cut(&self.values, k) {
-                    self.part(self.nnz() - k, |value| cut.keeps(value), &mut dropped);
+                    dropped = self.part(self.nnz() - k, |value| cut.keeps(value), memory);
                 }
             },
         );
         (self, dropped)
     }
 
-    /// Moves the entries whose values it does not keep, `most` of them at most, to the end of `dropped`. Asks
-    /// once for each, in order.
+    /// Moves the entries whose values it does not keep, `most` of them at most, to another vector. Asks once for each, in
+    /// order.
     #[inline(always)]
-    fn part(&mut self, most: usize, mut keeps: impl FnMut(T) -> bool, dropped: &mut Self) {
-        let (mut kept, start) = (0, dropped.nnz());
+    fn part(&mut self, most: usize, mut keeps: impl FnMut(T) -> bool, memory: &Memory) -> Self {
         // One place more, for an entry that is kept after the last that is not.
-        let (drop_indices, drop_values) = dropped.grow(most + 1);
+        let (mut drop_indices, mut drop_values) = (memory.any(most + 1, 0), memory.any(most + 1, T::ZERO));
         let (indices, values) = (&mut self.indices[..], &mut self.values[..]);
-        let mut out = 0;
+        let (mut kept, mut out) = (0, 0);
         for at in 0..indices.len().min(values.len()) {
             let (index, value) = (indices[at], values[at]);
             // Written to both: which of them no predictor could foresee.
@@ -297,7 +324,9 @@ impl<T: Element> SparseVec<T> {
             out += 1 - keep;
         }
         self.truncate(kept);
-        dropped.truncate(start + out);
+        drop_indices.truncate(out);
+        drop_values.truncate(out);
+        Self::from_sorted(self.dim, drop_indices, drop_values)
     }
 
     fn truncate(&mut self, entries: usize) {
@@ -305,9 +334,10 @@ impl<T: Element> SparseVec<T> {
         self.values.truncate(entries);
     }
 
-    /// An empty vector with room; the caller has checked the dimension.
-    pub(crate) fn with_capacity(dim: u64, nnz: usize) -> Self {
-        Self { dim, indices: Vec::with_capacity(nnz), values: Vec::with_capacity(nnz) }
+    /// The vector of dimension 0 with room for so many entries, to be appended to.
+    #[must_use]
+    pub fn with_room(entries: usize, memory: &Memory) -> Self {
+        Self { dim: 0, indices: memory.empty(entries), values: memory.empty(entries) }
     }
 
     /// Appends an entry that the caller knows to be above all others and below the dimension.

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::dense::scatter_add_left;
 use crate::error::{check_dim, check_same_dim};
-use crate::{Element, Error, SparseVec, add_assign, merge, scatter_add};
+use crate::{Element, Error, Memory, SparseVec, add_assign, merge_in, scatter_add};
 
 /// A vector that is sparse while that is the shorter form, and dense from then on.
 ///
@@ -75,29 +75,42 @@ impl<T: Element> Stream<T> {
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::Overflow`].
     pub fn merge(self, right: Self) -> Result<Self, Error> {
+        self.merge_in(right, &Memory::new())
+    }
+
+    /// [`merge`](Self::merge), to memory that is used again, giving back that of the operands.
+    ///
+    /// # Errors
+    /// As [`merge`](Self::merge).
+    pub fn merge_in(self, right: Self, memory: &Memory) -> Result<Self, Error> {
         check_same_dim(self.dim(), right.dim())?;
-        match (self, right) {
+        let (sum, spent) = match (self, right) {
             (Self::Sparse(left), Self::Sparse(right)) => {
-                if dense_is_shorter::<T>(left.nnz() as u64 + right.nnz() as u64, left.dim()) {
-                    let mut sum = left.to_dense();
+                let sum = if dense_is_shorter::<T>(left.nnz() as u64 + right.nnz() as u64, left.dim()) {
+                    let mut sum = left.to_dense_in(memory);
                     scatter_add(&mut sum, &right)?;
-                    return Ok(Self::Dense(sum));
-                }
-                merge(&left, &right).map(Self::Sparse)
+                    Self::Dense(sum)
+                } else {
+                    Self::Sparse(merge_in(&left, &right, memory)?)
+                };
+                memory.put(left);
+                (sum, Self::Sparse(right))
             }
             (Self::Dense(mut left), Self::Sparse(right)) => {
                 scatter_add(&mut left, &right)?;
-                Ok(Self::Dense(left))
+                (Self::Dense(left), Self::Sparse(right))
             }
             (Self::Sparse(left), Self::Dense(mut right)) => {
                 scatter_add_left(&mut right, &left)?;
-                Ok(Self::Dense(right))
+                (Self::Dense(right), Self::Sparse(left))
             }
             (Self::Dense(mut left), Self::Dense(right)) => {
                 add_assign(&mut left, &right)?;
-                Ok(Self::Dense(left))
+                (Self::Dense(left), Self::Dense(right))
             }
-        }
+        };
+        memory.put(spent);
+        Ok(sum)
     }
 
     /// The streams one after the other, as one of the sum of their dimensions: the inverse of slicing
@@ -109,24 +122,30 @@ impl<T: Element> Stream<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
+        Self::concat_in(parts, &Memory::new())
+    }
+
+    /// [`concat`](Self::concat), to memory that is used again, giving back that of the parts.
+    ///
+    /// # Errors
+    /// As [`concat`](Self::concat).
+    pub fn concat_in(parts: Vec<Self>, memory: &Memory) -> Result<Self, Error> {
         let dim = parts.iter().fold(0_u64, |dim, part| dim.saturating_add(part.dim()));
         check_dim(dim)?;
         let entries = parts.iter().map(|part| part.nnz() as u64).sum();
         if dense_is_shorter::<T>(entries, dim) {
-            let mut whole = Vec::with_capacity(usize::try_from(dim).unwrap_or(usize::MAX));
+            let mut whole = memory.empty(usize::try_from(dim).unwrap_or(usize::MAX));
             for part in parts {
-                match part {
-                    Self::Sparse(vec) => whole.append(&mut vec.to_dense()),
-                    Self::Dense(mut values) => whole.append(&mut values),
-                }
+                let values = part.into_dense_in(memory);
+                whole.extend_from_slice(&values);
+                memory.put(values);
             }
             return Ok(Self::Dense(whole));
         }
-        let parts = parts.into_iter().map(|part| match part {
-            Self::Sparse(vec) => Ok(vec),
-            Self::Dense(values) => SparseVec::from_dense(&values),
-        });
-        SparseVec::concat(&parts.collect::<Result<Vec<_>, _>>()?).map(Self::Sparse)
+        let parts = parts.into_iter().map(|part| part.into_sparse_in(memory)).collect::<Result<Vec<_>, _>>()?;
+        let whole = SparseVec::concat_in(&parts, memory)?;
+        parts.into_iter().for_each(|part| memory.put(part));
+        Ok(Self::Sparse(whole))
     }
 
     /// The part in `range`, in the same form, with positions counted from its start.
@@ -161,8 +180,18 @@ impl<T: Element> Stream<T> {
     /// All values, with the stream's memory where it is dense.
     #[must_use]
     pub fn into_dense(self) -> Vec<T> {
+        self.into_dense_in(&Memory::new())
+    }
+
+    /// [`into_dense`](Self::into_dense), to memory that is used again, giving back that of a sparse stream.
+    #[must_use]
+    pub fn into_dense_in(self, memory: &Memory) -> Vec<T> {
         match self {
-            Self::Sparse(vec) => vec.to_dense(),
+            Self::Sparse(vec) => {
+                let values = vec.to_dense_in(memory);
+                memory.put(vec);
+                values
+            }
             Self::Dense(values) => values,
         }
     }
@@ -172,9 +201,21 @@ impl<T: Element> Stream<T> {
     /// # Errors
     /// [`Error::DimensionTooLarge`].
     pub fn into_sparse(self) -> Result<SparseVec<T>, Error> {
+        self.into_sparse_in(&Memory::new())
+    }
+
+    /// [`into_sparse`](Self::into_sparse), to memory that is used again, giving back that of a dense stream.
+    ///
+    /// # Errors
+    /// [`Error::DimensionTooLarge`].
+    pub fn into_sparse_in(self, memory: &Memory) -> Result<SparseVec<T>, Error> {
         match self {
             Self::Sparse(vec) => Ok(vec),
-            Self::Dense(values) => SparseVec::from_dense(&values),
+            Self::Dense(values) => {
+                let vec = SparseVec::from_dense_in(&values, memory)?;
+                memory.put(values);
+                Ok(vec)
+            }
         }
     }
 }

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::error::check_dim;
 use crate::sparse_vec::check_indices;
-use crate::{Element, Error, SparseVec};
+use crate::{Element, Error, Memory, SparseVec};
 
 /// A borrowed sparse vector: all of a [`SparseVec`], or a range of it.
 ///
@@ -63,8 +63,16 @@ impl<'a, T: Element> SparseView<'a, T> {
     /// A copy that owns its entries.
     #[must_use]
     pub fn to_vec(&self) -> SparseVec<T> {
-        let indices = self.indices.iter().map(|index| index - self.base).collect();
-        SparseVec::from_sorted(self.dim, indices, self.values.to_vec())
+        self.to_vec_in(&Memory::new())
+    }
+
+    /// [`to_vec`](Self::to_vec), to memory that is used again.
+    #[must_use]
+    pub fn to_vec_in(&self, memory: &Memory) -> SparseVec<T> {
+        let (mut indices, mut values) = (memory.empty(self.nnz()), memory.empty(self.nnz()));
+        indices.extend(self.indices.iter().map(|index| index - self.base));
+        values.extend_from_slice(self.values);
+        SparseVec::from_sorted(self.dim, indices, values)
     }
 
     /// The indices, each too large by the base, which is the second.

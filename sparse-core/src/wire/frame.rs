@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{BodyKind, Fingerprint};
 use crate::error::{check_dim, check_same_dim};
-use crate::{DType, Element, Error, SparseVec, SparseView, Stream, codec};
+use crate::{DType, Element, Error, Memory, Reusable, SparseVec, SparseView, Stream, codec};
 
 /// A received frame whose header and length have been checked.
 #[derive(Clone, Debug)]
@@ -33,16 +33,27 @@ impl Frame {
     /// or another type, [`Error::DimensionMismatch`] for a dense body of another length,
     /// [`Error::DimensionTooLarge`].
     pub fn into_stream<T: Element>(self, dim: u64) -> Result<Stream<T>, Error> {
+        self.into_stream_in(dim, &Memory::new())
+    }
+
+    /// [`into_stream`](Self::into_stream), to memory that is used again.
+    ///
+    /// # Errors
+    /// As [`into_stream`](Self::into_stream).
+    pub fn into_stream_in<T: Element>(self, dim: u64, memory: &Memory) -> Result<Stream<T>, Error> {
         match self.kind {
             BodyKind::Empty => SparseVec::empty(dim).map(Stream::Sparse),
             BodyKind::Dense => {
                 let values = self.values::<T>()?;
                 check_dim(dim)?;
                 check_same_dim(dim, values.len() as u64)?;
-                Ok(Stream::Dense(values.collect()))
+                let mut dense = memory.empty(values.len());
+                dense.extend(values);
+                Ok(Stream::Dense(dense))
             }
             BodyKind::Sparse => {
-                let mut vector = SparseVec::default();
+                self.check_length()?;
+                let mut vector = SparseVec::with_room(self.count as usize, memory);
                 self.append_sparse_to(dim, &mut vector)?;
                 Ok(Stream::Sparse(vector))
             }
@@ -56,8 +67,16 @@ impl Frame {
     /// # Errors
     /// As [`into_stream`](Self::into_stream), and [`Error::Unexpected`] for a dense body.
     pub fn sparse<T: Element>(&self, dim: u64) -> Result<SparseBody<'_, T>, Error> {
+        self.sparse_in(dim, &Memory::new())
+    }
+
+    /// [`sparse`](Self::sparse), to memory that is used again.
+    ///
+    /// # Errors
+    /// As [`sparse`](Self::sparse).
+    pub fn sparse_in<T: Element>(&self, dim: u64, memory: &Memory) -> Result<SparseBody<'_, T>, Error> {
         let (values, coded) = self.entries::<T>()?;
-        let mut indices = Vec::new();
+        let mut indices = memory.empty(self.count as usize);
         codec::decode(coded, dim, self.count as usize, 0, &mut indices)?;
         let in_place =
             if cfg!(target_endian = "little") { bytemuck::try_cast_slice(values).ok() } else { None };
@@ -194,6 +213,15 @@ impl<T: Element> SparseBody<'_, T> {
     #[must_use]
     pub fn view(&self) -> SparseView<'_, T> {
         SparseView::from_sorted(self.dim, &self.indices, &self.values)
+    }
+}
+
+impl<T: Element> Reusable for SparseBody<'_, T> {
+    fn put_to(self, memory: &Memory) {
+        memory.put(self.indices);
+        if let Cow::Owned(values) = self.values {
+            memory.put(values);
+        }
     }
 }
 

@@ -103,7 +103,7 @@ async fn binomial_stream<T: Transport, E: Element>(
     let is_root = operation.rank() == root;
     let own = if is_root { operation.stream(&stream) } else { Bytes::new() };
     let (from, frame) = down(operation, root, own).await?;
-    if is_root { Ok(stream) } else { decode::stream(frame, from, stream.dim()) }
+    if is_root { Ok(stream) } else { decode::stream(frame, from, stream.dim(), operation.memory()) }
 }
 
 /// Spreads the root's message; returns it opened, with the rank it came from.

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sparse_core::{Memory, Reusable};
 use transport::{Buffers, Rank, Transport};
 
 use crate::allreduce::auto::{Learned, model};
@@ -158,6 +159,7 @@ impl<T: Transport> Communicator<T> {
             traffic: TrafficCounters::default(),
             poison: Mutex::new(None),
             buffers: Buffers::default(),
+            memory: Memory::new(),
         };
         Self { shared: Arc::new(shared), pool, reduction: Reduction::Sum }
     }
@@ -181,6 +183,31 @@ impl<T: Transport> Communicator<T> {
     /// The bytes and messages so far, by all operations of this communicator and its clones.
     pub fn traffic(&self) -> Traffic {
         self.shared.traffic.read()
+    }
+
+    /// Gives back the memory of a result that is no longer needed: a [`SparseVec`](sparse_core::SparseVec), a
+    /// [`Stream`](sparse_core::Stream), a vector of values, a [`GlobalTopk`](crate::GlobalTopk). Of this communicator and its clones.
+    ///
+    /// A loop that gives its results back allocates nothing that grows with the vectors, once it is warm. What operations need on
+    /// their way they always use again.
+    ///
+    /// ```
+    /// use collectives::{Communicator, SparseAlgorithm};
+    /// use sparse_core::{SparseVec, Stream};
+    ///
+    /// testkit::run_world(testkit::local_world(2), |transport| async move {
+    ///     let communicator = Communicator::new(transport);
+    ///     let mine = SparseVec::new(1 << 20, (0..10_000).collect(), vec![1.0_f32; 10_000])?;
+    ///     for _ in 0..3 {
+    ///         let sum: Stream<f32> = communicator.allreduce(&mine, &SparseAlgorithm::SsarSplitAllgather).await?;
+    ///         // Apply it here.
+    ///         communicator.recycle(sum);
+    ///     }
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    /// });
+    /// ```
+    pub fn recycle(&self, result: impl Reusable) {
+        self.shared.memory.put(result);
     }
 
     /// What the `Auto` algorithms choose by: the link of the [`Options`], or what was measured since.
@@ -241,6 +268,8 @@ pub(crate) struct Shared<T> {
     pub(crate) poison: Mutex<Option<Arc<Error>>>,
     /// Memory of the messages that this rank sends.
     pub(crate) buffers: Buffers,
+    /// Memory of vectors: of what operations need on their way, and of results that were given back.
+    pub(crate) memory: Memory,
 }
 
 #[derive(Default)]

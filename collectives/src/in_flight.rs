@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join};
 use sparse_core::wire::{self, Frame};
-use sparse_core::{Element, SparseView, Stream};
+use sparse_core::{Element, Memory, SparseView, Stream};
 use transport::{Rank, Scope, Tag, Transport};
 
 use crate::allreduce::auto::Learned;
@@ -105,6 +105,11 @@ impl<T: Transport> InFlight<T> {
         self.shared.transport.now()
     }
 
+    /// For vectors.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
     pub(crate) fn call(&self) -> &Call {
         &self.call
     }
@@ -148,6 +153,13 @@ impl<T: Transport> InFlight<T> {
             Stream::Sparse(vector) => self.sparse(vector.view()),
             Stream::Dense(values) => self.dense(values),
         }
+    }
+
+    /// [`stream`](Self::stream) of one that is not needed any more.
+    pub(crate) fn spent_stream<E: Element>(&self, stream: Stream<E>) -> Bytes {
+        let message = self.stream(&stream);
+        self.memory().put(stream);
+        message
     }
 
     /// These bytes, one after the other, as a message.

@@ -9,7 +9,7 @@ use crate::{Element, SparseVec, Stream};
 ///
 /// Fresh memory costs a page fault every 4 KiB, which takes about as long as to sum what it holds. Functions that end in `_in`
 /// take what they need from here, and put back what they no longer need; the others are the same with fresh memory. Of each type and
-/// each factor of four in length it keeps as many vectors as were in use at one time. Short ones are left to the allocator.
+/// each power of two in length it keeps no more vectors than were in use at one time. Short ones are left to the allocator.
 ///
 /// ```
 /// use sparse_core::{Memory, SparseVec, merge_in};
@@ -23,10 +23,10 @@ use crate::{Element, SparseVec, Stream};
 /// # Ok::<(), sparse_core::Error>(())
 /// ```
 #[derive(Default)]
-pub struct Memory(Mutex<Spares>);
+pub struct Memory(Mutex<Classes>);
 
-/// Of each type of element the vectors that nobody uses.
-type Spares = BTreeMap<TypeId, Box<dyn Any + Send>>;
+/// A [`Class`] for each type of value and each power of two in length.
+type Classes = BTreeMap<(TypeId, u32), Box<dyn Any + Send>>;
 
 /// What a [`Memory`] takes back.
 pub trait Reusable {
@@ -76,36 +76,75 @@ impl Memory {
         values
     }
 
-    /// A vector that nobody uses, with room for so many values and not much more: the tightest.
+    /// A vector that nobody uses, with room for so many values and not much more: the tightest. Counts a new one otherwise.
     fn spare<T: Send + 'static>(&self, room: usize) -> Option<Vec<T>> {
-        if room.saturating_mul(size_of::<T>()) < LONG {
+        if !is_long::<T>(room) {
             return None;
         }
-        let mut spares = lock(&self.0);
-        let spares = spares.get_mut(&TypeId::of::<T>())?.downcast_mut::<Vec<Vec<T>>>()?;
-        let most = room.saturating_mul(WASTE);
-        let by_room = spares.iter().enumerate().map(|(at, spare)| (spare.capacity(), at));
-        match by_room.clone().filter(|(has, _)| (room..=most).contains(has)).min() {
-            Some((_, tightest)) => Some(spares.swap_remove(tightest)),
-            None => {
-                // Something longer takes the place of the longest that is too short.
-                if let Some((_, longest)) = by_room.filter(|(has, _)| *has < room).max() {
-                    spares.swap_remove(longest);
-                }
-                None
-            }
+        let mut classes = lock(&self.0);
+        let least = room.ilog2();
+        let found = (least..=least + WASTE).find_map(|class| {
+            let class = classes.get_mut(&(TypeId::of::<T>(), class))?.downcast_mut::<Class<T>>()?;
+            class.take(room)
+        });
+        if found.is_none()
+            && let Some(class) = class_of::<T>(&mut classes, rounded::<T>(room))
+        {
+            class.lend();
+        }
+        found
+    }
+}
+
+/// Vectors of about the same length.
+struct Class<T> {
+    spares: Vec<Vec<T>>,
+    /// How many somebody uses, and the most there have been: no more are kept.
+    lent: usize,
+    most: usize,
+}
+
+impl<T> Class<T> {
+    fn take(&mut self, room: usize) -> Option<Vec<T>> {
+        let fits = self.spares.iter().enumerate().filter(|(_, spare)| spare.capacity() >= room);
+        let (tightest, _) = fits.min_by_key(|(_, spare)| spare.capacity())?;
+        let spare = self.spares.swap_remove(tightest);
+        self.lend();
+        Some(spare)
+    }
+
+    fn lend(&mut self) {
+        self.lent += 1;
+        self.most = self.most.max(self.lent);
+        self.spares.truncate(self.most - self.lent);
+    }
+
+    fn put(&mut self, spent: Vec<T>) {
+        self.lent = self.lent.saturating_sub(1);
+        if self.lent + self.spares.len() < self.most {
+            self.spares.push(spent);
         }
     }
 }
 
+/// That of vectors with room for so many values.
+fn class_of<T: Send + 'static>(classes: &mut Classes, room: usize) -> Option<&mut Class<T>> {
+    let none = || Box::new(Class::<T> { spares: Vec::new(), lent: 0, most: 0 });
+    classes.entry((TypeId::of::<T>(), room.ilog2())).or_insert_with(|| none()).downcast_mut()
+}
+
+fn is_long<T>(room: usize) -> bool {
+    room.saturating_mul(size_of::<T>()) >= LONG
+}
+
 /// Shorter vectors, in bytes, are left to the allocator, which is good at them.
 const LONG: usize = 16 << 10;
-/// A vector of more than so many times the room that is needed is not used.
-const WASTE: usize = 4;
+/// A vector of more than so many powers of two above the room that is needed is not used.
+const WASTE: u32 = 2;
 
 /// Somewhat more room, so that what is a little longer next time fits too.
 fn rounded<T>(room: usize) -> usize {
-    if room.saturating_mul(size_of::<T>()) < LONG {
+    if !is_long::<T>(room) {
         return room;
     }
     let step = 1 << (room.ilog2().saturating_sub(3));
@@ -114,14 +153,10 @@ fn rounded<T>(room: usize) -> usize {
 
 impl<T: Send + 'static> Reusable for Vec<T> {
     fn put_to(self, memory: &Memory) {
-        if self.capacity().saturating_mul(size_of::<T>()) < LONG {
-            return;
-        }
-        let mut spares = lock(&memory.0);
-        let none = || Box::<Vec<Self>>::default();
-        let spares = spares.entry(TypeId::of::<T>()).or_insert_with(|| none());
-        if let Some(spares) = spares.downcast_mut::<Vec<Self>>() {
-            spares.push(self);
+        if is_long::<T>(self.capacity())
+            && let Some(class) = class_of(&mut lock(&memory.0), self.capacity())
+        {
+            class.put(self);
         }
     }
 }
@@ -150,8 +185,8 @@ impl fmt::Debug for Memory {
 }
 
 /// What no panic leaves half-changed.
-fn lock(spares: &Mutex<Spares>) -> MutexGuard<'_, Spares> {
-    spares.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(classes: &Mutex<Classes>) -> MutexGuard<'_, Classes> {
+    classes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -180,19 +215,36 @@ mod tests {
         assert_eq!((empty.as_ptr(), empty.len()), (address, 0));
     }
 
+    #[test]
+    fn what_came_from_elsewhere_is_not_kept() {
+        let memory = Memory::new();
+        let (elsewhere, own) = (vec![7_u8; LONG], memory.any(LONG, 0_u8));
+        memory.put(own);
+        memory.put(elsewhere);
+        let taken = (memory.any(LONG, 0_u8), memory.any(LONG, 0_u8));
+        assert_eq!((taken.0[0], taken.1[0]), (0, 0));
+    }
+
     proptest! {
         #[test]
-        fn there_are_no_more_spares_than_were_in_use_at_one_time(rooms in vec((LONG..3 * LONG, 0..4_usize), 1..60)) {
+        fn no_more_spares_than_were_in_use_at_one_time(rooms in vec((LONG..9 * LONG, 0..4_usize), 1..60)) {
             let memory = Memory::new();
-            let (mut held, mut most) = (Vec::new(), 0);
+            let (mut held, mut most) = (Vec::new(), BTreeMap::new());
             for (room, puts) in rooms {
                 held.push(memory.empty::<u8>(room));
-                most = most.max(held.len());
+                let mut in_use = BTreeMap::<_, usize>::new();
+                held.iter().for_each(|vector| *in_use.entry(vector.capacity().ilog2()).or_default() += 1);
+                for (class, number) in in_use {
+                    let most = most.entry(class).or_insert(0);
+                    *most = number.max(*most);
+                }
                 held.drain(..puts.min(held.len())).for_each(|vector| memory.put(vector));
-                let spares = lock(&memory.0).get(&TypeId::of::<u8>()).map_or(0, |spares| {
-                    spares.downcast_ref::<Vec<Vec<u8>>>().map_or(0, Vec::len)
-                });
-                prop_assert!(spares + held.len() <= most, "{spares} and {} of {most}", held.len());
+                for ((_, class), spares) in &*lock(&memory.0) {
+                    let spares = spares.downcast_ref::<Class<u8>>().unwrap();
+                    let lent = held.iter().filter(|vector| vector.capacity().ilog2() == *class).count();
+                    prop_assert_eq!((spares.lent, spares.most), (lent, most[class]));
+                    prop_assert!(spares.spares.len() + lent <= spares.most);
+                }
             }
         }
     }

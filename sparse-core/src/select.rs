@@ -324,8 +324,11 @@ const DIGIT: u32 = 11;
 impl Slot {
     /// Needs `1 <= k <= values.len()`.
     fn of_kth<T: Element>(values: &[T], k: usize) -> Self {
-        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }
-            .narrowed(values, k, FEW.max(values.len() / 16))
+        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }.narrowed(
+            values,
+            k,
+            FEW.max(values.len() / 16),
+        )
     }
 
     /// The range of these magnitudes, found by one pass more. Of candidates all share the high bits.

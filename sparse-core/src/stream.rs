@@ -142,7 +142,8 @@ impl<T: Element> Stream<T> {
             }
             return Ok(Self::Dense(whole));
         }
-        let parts = parts.into_iter().map(|part| part.into_sparse_in(memory)).collect::<Result<Vec<_>, _>>()?;
+        let parts =
+            parts.into_iter().map(|part| part.into_sparse_in(memory)).collect::<Result<Vec<_>, _>>()?;
         let whole = SparseVec::concat_in(&parts, memory)?;
         parts.into_iter().for_each(|part| memory.put(part));
         Ok(Self::Sparse(whole))

@@ -103,7 +103,8 @@ async fn sparse<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Vec<SparseVec<E>>, Error> {
     let blocks = bruck(operation, operation.sparse(input.view())).await?;
-    let vector = |(from, block)| decode::sparse(operation.open(from, block)?, from, input.dim());
+    let vector =
+        |(from, block)| decode::sparse(operation.open(from, block)?, from, input.dim(), operation.memory());
     blocks.into_iter().enumerate().map(vector).collect()
 }
 

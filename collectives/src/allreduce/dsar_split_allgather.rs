@@ -23,6 +23,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
 ) -> Result<Stream<E>, Error> {
     let own = sum_own_range(operation, input).await?;
     let message = operation.dense(&own);
+    operation.memory().put(own);
     gather(operation, input, message, |owner, frame, range| decode::copy_dense(&frame, owner, range)).await
 }
 
@@ -34,8 +35,12 @@ pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
     step: u64,
 ) -> Result<Stream<E>, Error> {
     let rank = operation.rank();
-    let own: Vec<f32> = sum_own_range(operation, input).await?.into_iter().map(E::to_f32).collect();
-    let mut bytes = Vec::with_capacity(quantizer.encoded_len(own.len()));
+    let memory = operation.memory();
+    let sum = sum_own_range(operation, input).await?;
+    let mut own = memory.empty(sum.len());
+    own.extend(sum.iter().map(|value| value.to_f32()));
+    memory.put(sum);
+    let mut bytes = memory.empty(quantizer.encoded_len(own.len()));
     // Every owner of a range draws for itself, also where several groups of owners quantize at once.
     let seed = Seed { seed, step, rank: operation.rank_in_whole() as u32 };
     quantizer.quantize(&own, seed, &mut bytes).map_err(|source| {
@@ -43,8 +48,9 @@ pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
         Error::value(rank, format!("{source}, in the range that starts at index {start}"))
     })?;
     let message = operation.opaque(&[&bytes]);
-    let mut decoded = Vec::new();
-    gather(operation, input, message, |owner, frame, range| {
+    memory.put(bytes);
+    let mut decoded = own;
+    let output = gather(operation, input, message, |owner, frame, range| {
         let bytes = frame.into_opaque().map_err(|source| Error::malformed(owner, source))?;
         decoded.resize(range.len(), 0.0);
         quantizer.dequantize(&bytes, &mut decoded).map_err(|source| Error::malformed(owner, source))?;
@@ -53,7 +59,9 @@ pub(super) async fn allreduce_quantized<T: Transport, E: Element>(
         }
         Ok(())
     })
-    .await
+    .await?;
+    memory.put(decoded);
+    Ok(output)
 }
 
 async fn sum_own_range<T: Transport, E: Element>(
@@ -64,12 +72,14 @@ async fn sum_own_range<T: Transport, E: Element>(
     let ranges = ranges(input.dim(), ranks);
     let received = split::to_owners(operation, input, &ranges).await?;
     let own = input.view_of(ranges[rank].clone());
-    let others = decode::sparse_bodies(&received, own.dim())?;
-    let mut sum = Accumulator::new(own.dim() as usize);
+    let memory = operation.memory();
+    let others = decode::sparse_bodies(&received, own.dim(), memory)?;
+    let mut sum = Accumulator::new_in(own.dim() as usize, memory);
     for part in decode::by_rank(&others, rank, own) {
         sum.add_view(&part).map_err(|source| Error::value(rank, source))?;
     }
-    sum.finish().map_err(|source| Error::value(rank, source))
+    others.into_iter().for_each(|body| memory.put(body));
+    sum.finish_in(memory).map_err(|source| Error::value(rank, source))
 }
 
 /// The ring allgather of one message per rank; `decode` writes an owner's message to its range.
@@ -80,7 +90,7 @@ async fn gather<T: Transport, E: Element>(
     mut decode: impl FnMut(usize, wire::Frame, &mut [E]) -> Result<(), Error>,
 ) -> Result<Stream<E>, Error> {
     let ranks = operation.world_size();
-    let mut output = vec![E::ZERO; input.dim() as usize];
+    let mut output = operation.memory().any(input.dim() as usize, E::ZERO);
     let len = output.len();
     allgather::ring(operation, message, |owner, frame| {
         decode(owner, frame, &mut output[slice_range(len, ranks, owner)])

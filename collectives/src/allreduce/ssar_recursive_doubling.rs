@@ -20,24 +20,28 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
 ) -> Result<Stream<E>, Error> {
     let rank = operation.rank();
     let fold = Fold::new(operation.world_size());
-    let mut sum = Stream::Sparse(input.clone());
+    let memory = operation.memory();
+    let mut sum = Stream::Sparse(input.view().to_vec_in(memory));
     match fold.role(rank) {
         Role::Folded { into } => {
             operation.send(into, Lane::Reduce, operation.stream(&sum)).await?;
-            decode::stream(operation.recv(into, Lane::Gather).await?, into, input.dim())
+            let result = operation.recv(into, Lane::Gather).await?;
+            memory.put(sum);
+            decode::stream(result, into, input.dim(), memory)
         }
         Role::Active { position, from } => {
             if let Some(from) = from {
-                let lower = decode::stream(operation.recv(from, Lane::Reduce).await?, from, input.dim())?;
-                sum = lower.merge(sum).map_err(|source| Error::value(rank, source))?;
+                let frame = operation.recv(from, Lane::Reduce).await?;
+                let lower = decode::stream(frame, from, input.dim(), memory)?;
+                sum = lower.merge_in(sum, memory).map_err(|source| Error::value(rank, source))?;
             }
             for round in 0..fold.rounds() {
                 let (partner, higher) = fold.partner(position, round);
                 let message = operation.stream(&sum);
                 let frame = operation.exchange(partner, partner, Lane::Reduce, message).await?;
-                let theirs = decode::stream(frame, partner, input.dim())?;
+                let theirs = decode::stream(frame, partner, input.dim(), memory)?;
                 let (lower, upper) = if higher { (sum, theirs) } else { (theirs, sum) };
-                sum = lower.merge(upper).map_err(|source| Error::value(rank, source))?;
+                sum = lower.merge_in(upper, memory).map_err(|source| Error::value(rank, source))?;
             }
             if let Some(idle) = from {
                 operation.send(idle, Lane::Gather, operation.stream(&sum)).await?;

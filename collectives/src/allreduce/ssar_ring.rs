@@ -30,7 +30,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
 ) -> Result<Stream<E>, Error> {
     let ranks = operation.world_size();
     if ranks == 1 {
-        return Ok(decode::shorter(input.clone()));
+        return Ok(decode::shorter(input.view().to_vec_in(operation.memory()), operation.memory()));
     }
     let plan = Plan::allreduce(input.dim(), ranks, PIECE / size_of::<E>());
     let mut pieces = Sparse { operation, input, sums: Vec::new() };
@@ -39,7 +39,7 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     sums.sort_by_key(|(piece, ..)| (piece.start, piece.end));
     let sums: Vec<_> =
         sums.into_iter().map(|(piece, sum, from)| (piece.end - piece.start, sum, from)).collect();
-    decode::concat(sums, operation.rank())
+    decode::concat(sums, operation.rank(), operation.memory())
 }
 
 struct Sparse<'a, T: Transport, E> {
@@ -55,13 +55,14 @@ impl<T: Transport, E: Element> Pieces for Sparse<'_, T, E> {
     }
 
     fn add(&self, piece: Range<u64>, partial: Frame, left: usize) -> Result<Bytes, Error> {
-        let own = Stream::Sparse(self.input.slice(piece.clone()));
-        let partial = decode::stream(partial, left, own.dim())?;
-        let sum = partial.merge(own).map_err(|source| {
+        let memory = self.operation.memory();
+        let own = Stream::Sparse(self.input.view_of(piece.clone()).to_vec_in(memory));
+        let partial = decode::stream(partial, left, own.dim(), memory)?;
+        let sum = partial.merge_in(own, memory).map_err(|source| {
             let rank = self.operation.rank();
             Error::value(rank, format!("{source}, in the piece that starts at index {}", piece.start))
         })?;
-        Ok(self.operation.stream(&sum))
+        Ok(self.operation.spent_stream(sum))
     }
 
     fn take(&mut self, piece: Range<u64>, sum: Frame, from: usize) -> Result<(), Error> {

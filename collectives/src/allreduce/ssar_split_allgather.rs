@@ -21,9 +21,10 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let ranges = ranges(input.dim(), ranks);
     let sum = split::sum_own_range(operation, input, &ranges).await?;
-    let blocks = allgather::bruck(operation, operation.stream(&decode::shorter(sum))).await?;
+    let message = operation.spent_stream(decode::shorter(sum, operation.memory()));
+    let blocks = allgather::bruck(operation, message).await?;
     let parts = blocks.into_iter().zip(&ranges).enumerate().map(|(owner, (block, range))| {
         operation.open(owner, block).map(|frame| (range.end - range.start, frame, owner))
     });
-    decode::concat(parts.collect::<Result<_, _>>()?, rank)
+    decode::concat(parts.collect::<Result<_, _>>()?, rank, operation.memory())
 }

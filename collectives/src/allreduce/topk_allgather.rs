@@ -17,10 +17,11 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     input: &SparseVec<E>,
 ) -> Result<Stream<E>, Error> {
     let blocks = allgather::bruck(operation, operation.sparse(input.view())).await?;
-    let frames = blocks.into_iter().enumerate().map(|(from, block)| operation.open(from, block));
-    let frames = frames.collect::<Result<Vec<_>, _>>()?;
-    let parts = frames.iter().enumerate().map(|(from, frame)| decode::sparse_body(frame, from, input.dim()));
-    let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let sum = sparse_core::reduce_views(&parts.iter().map(SparseBody::view).collect::<Vec<_>>());
-    Ok(decode::shorter(sum.map_err(|source| Error::value(operation.rank(), source))?))
+    let frames = blocks.into_iter().enumerate().map(|(from, block)| Ok((from, operation.open(from, block)?)));
+    let frames = frames.collect::<Result<Vec<_>, Error>>()?;
+    let parts = decode::sparse_bodies(&frames, input.dim(), operation.memory())?;
+    let views: Vec<_> = parts.iter().map(SparseBody::view).collect();
+    let sum = sparse_core::reduce_views_in(&views, operation.memory());
+    parts.into_iter().for_each(|part| operation.memory().put(part));
+    Ok(decode::shorter(sum.map_err(|source| Error::value(operation.rank(), source))?, operation.memory()))
 }

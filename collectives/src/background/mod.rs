@@ -132,11 +132,12 @@ impl<T: Transport + 'static> Communicator<T> {
             let operation = begun?;
             let run = allreduce::sparse(&operation, &input, &algorithm);
             let result = operation.drive(Check::Neighbour, run).await;
+            operation.memory().put(input);
             operation.finish(result)
         })
     }
 
-    /// [`allreduce_dense`](Self::allreduce_dense) to new memory, started now and waited for later. Takes its place in
+    /// [`allreduce_dense`](Self::allreduce_dense) to other memory, started now and waited for later. Takes its place in
     /// the order of collectives at this call.
     pub fn start_allreduce_dense<E: Element>(
         &self,
@@ -147,9 +148,10 @@ impl<T: Transport + 'static> Communicator<T> {
             self.begin_allreduce_dense::<E>(Operation::AllreduceDense, input.len(), input.len(), algorithm);
         self.start(async move {
             let operation = begun?;
-            let mut output = vec![E::ZERO; input.len()];
+            let mut output = operation.memory().any(input.len(), E::ZERO);
             let run = allreduce::dense(&operation, &input, &mut output, algorithm);
             let result = operation.drive(Check::Neighbour, run).await;
+            operation.memory().put(input);
             operation.finish(result)?;
             Ok(output)
         })
@@ -169,6 +171,7 @@ impl<T: Transport + 'static> Communicator<T> {
             let operation = begun?;
             let run = gtopk::gtopk(&operation, &input, k, algorithm, put_back);
             let result = operation.drive(Check::Neighbour, run).await;
+            operation.memory().put(input);
             operation.finish(result)
         })
     }

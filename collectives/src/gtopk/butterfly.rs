@@ -8,7 +8,7 @@
 use sparse_core::{Element, SparseVec};
 use transport::Transport;
 
-use super::{Partial, decode_partial, merge_truncated};
+use super::{Partial, decode_partial};
 use crate::error::Error;
 use crate::in_flight::{InFlight, Lane};
 use crate::topology::{Fold, Role};
@@ -18,33 +18,31 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     mut partial: Partial<E>,
     k: usize,
 ) -> Result<Partial<E>, Error> {
-    let rank = operation.rank();
     let fold = Fold::new(operation.world_size());
-    let dim = partial.kept.dim();
+    let (dim, memory) = (partial.kept.dim(), operation.memory());
     let encode = |kept: &SparseVec<E>| operation.sparse(kept.view());
-    match fold.role(rank) {
+    match fold.role(operation.rank()) {
         Role::Folded { into } => {
             operation.send(into, Lane::Reduce, encode(&partial.kept)).await?;
-            partial.kept = decode_partial(operation.recv(into, Lane::Gather).await?, into, dim, k)?;
+            let frame = operation.recv(into, Lane::Gather).await?;
+            memory.put(partial.kept);
+            partial.kept = decode_partial(frame, into, dim, k, memory)?;
         }
         Role::Active { position, from } => {
             if let Some(from) = from {
-                let lower = decode_partial(operation.recv(from, Lane::Reduce).await?, from, dim, k)?;
-                let (kept, dropped) = merge_truncated(rank, &lower, &partial.kept, k)?;
-                partial.kept = kept;
-                partial.dropped.push(dropped);
+                let frame = operation.recv(from, Lane::Reduce).await?;
+                partial.merge(operation, decode_partial(frame, from, dim, k, memory)?, false, k)?;
             }
             for round in 0..fold.rounds() {
                 let (partner, higher) = fold.partner(position, round);
                 let frame = operation.exchange(partner, partner, Lane::Reduce, encode(&partial.kept)).await?;
-                let theirs = decode_partial(frame, partner, dim, k)?;
-                let (lower, upper) = if higher { (&partial.kept, &theirs) } else { (&theirs, &partial.kept) };
-                let (kept, mut dropped) = merge_truncated(rank, lower, upper, k)?;
-                partial.kept = kept;
+                let theirs = decode_partial(frame, partner, dim, k, memory)?;
+                partial.merge(operation, theirs, higher, k)?;
                 // A group of a power of two: its members are told apart by the lowest bits.
                 let members = (2 << round) - 1;
-                dropped.retain(|index, _| (index as usize ^ position) & members == 0);
-                partial.dropped.push(dropped);
+                if let Some(dropped) = partial.dropped.last_mut() {
+                    dropped.retain(|index, _| (index as usize ^ position) & members == 0);
+                }
             }
             if let Some(idle) = from {
                 operation.send(idle, Lane::Gather, encode(&partial.kept)).await?;

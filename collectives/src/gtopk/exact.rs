@@ -10,7 +10,7 @@
 //! agreement on an exact threshold is this project's.
 
 use sparse_core::wire::Frame;
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
 use super::owners::{Survivors, survivors};
@@ -25,17 +25,20 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     k: usize,
 ) -> Result<SparseVec<E>, Error> {
     let survivors = survivors(operation, input, k).await?;
-    Ok(gather(operation, &survivors).await?.top_k(k).0)
+    let memory = operation.memory();
+    let (sum, rest) = gather(operation, survivors).await?.top_k_in(k, memory);
+    memory.put(rest);
+    Ok(sum)
 }
 
 /// Spreads the survivors of all owners.
 async fn gather<T: Transport, E: Element>(
     operation: &InFlight<T>,
-    Survivors { ranges, own, shares }: &Survivors<E>,
+    Survivors { ranges, own, shares }: Survivors<E>,
 ) -> Result<SparseVec<E>, Error> {
-    let message = operation.sparse(own.view());
+    let message = operation.spent_stream(Stream::Sparse(own));
     let mut frames: Vec<(usize, Frame)> = Vec::with_capacity(ranges.len());
-    if goes_round::<E>(shares) {
+    if goes_round::<E>(&shares) {
         let accept = |owner, frame| {
             frames.push((owner, frame));
             Ok(())
@@ -47,7 +50,8 @@ async fn gather<T: Transport, E: Element>(
             frames.push((owner, operation.open(owner, block)?));
         }
     }
-    let mut whole = SparseVec::default();
+    let entries = frames.iter().map(|(_, frame)| frame.count as usize).sum();
+    let mut whole = SparseVec::with_room(entries, operation.memory());
     for ((owner, frame), range) in frames.iter().zip(ranges) {
         let appended = frame.append_sparse_to(range.end - range.start, &mut whole);
         appended.map_err(|source| Error::malformed(*owner, source))?;

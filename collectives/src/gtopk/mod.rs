@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Element, Memory, Reusable, SparseVec};
 use transport::Transport;
 
 use crate::call::{Call, Operation};
@@ -131,6 +131,13 @@ pub struct GlobalTopk<E> {
     pub put_back: SparseVec<E>,
 }
 
+impl<E: Element> Reusable for GlobalTopk<E> {
+    fn put_to(self, memory: &Memory) {
+        memory.put(self.sum);
+        memory.put(self.put_back);
+    }
+}
+
 pub(crate) async fn gtopk<T: Transport, E: Element>(
     operation: &InFlight<T>,
     input: &SparseVec<E>,
@@ -139,7 +146,7 @@ pub(crate) async fn gtopk<T: Transport, E: Element>(
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
     let Partial { kept: mut sum, dropped } = partial(operation, input, k, algorithm).await?;
-    let put_back = put_back::put_back(input, &sum, dropped, mode);
+    let put_back = put_back::put_back(input, &sum, dropped, mode, operation.memory());
     let put_back = put_back.map_err(|source| Error::value(operation.rank(), source))?;
     operation.reduce_values(sum.values_mut());
     Ok(GlobalTopk { sum, put_back })
@@ -152,10 +159,11 @@ pub(crate) async fn partial<T: Transport, E: Element>(
     k: usize,
     algorithm: GtopkAlgorithm,
 ) -> Result<Partial<E>, Error> {
+    let memory = operation.memory();
     match algorithm {
-        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k), k).await,
-        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k), k).await,
-        GtopkAlgorithm::Oktopk => oktopk::gtopk(operation, Partial::of(input, k), k).await,
+        GtopkAlgorithm::Tree => tree::gtopk(operation, Partial::of(input, k, memory), k).await,
+        GtopkAlgorithm::Butterfly => butterfly::gtopk(operation, Partial::of(input, k, memory), k).await,
+        GtopkAlgorithm::Oktopk => oktopk::gtopk(operation, Partial::of(input, k, memory), k).await,
         GtopkAlgorithm::Spardl => spardl::gtopk(operation, input, k).await,
         // What it drops is whole sums, outside the global set.
         GtopkAlgorithm::Exact => {
@@ -172,20 +180,32 @@ pub(crate) struct Partial<E> {
 }
 
 impl<E: Element> Partial<E> {
-    fn of(input: &SparseVec<E>, k: usize) -> Self {
-        let (kept, dropped) = input.clone().top_k(k);
+    fn of(input: &SparseVec<E>, k: usize, memory: &Memory) -> Self {
+        let (kept, dropped) = input.view().to_vec_in(memory).top_k_in(k, memory);
         Self { kept, dropped: vec![dropped] }
     }
-}
 
-/// One truncating merge: the k largest entries of the sum, and the rest.
-fn merge_truncated<E: Element>(
-    rank: usize,
-    lower: &SparseVec<E>,
-    upper: &SparseVec<E>,
-    k: usize,
-) -> Result<(SparseVec<E>, SparseVec<E>), Error> {
-    Ok(sparse_core::merge(lower, upper).map_err(|source| Error::value(rank, source))?.top_k(k))
+    /// One truncating merge with another rank's entries, which are the right operand or the left: what is kept are the k
+    /// largest of the sum.
+    fn merge<T: Transport>(
+        &mut self,
+        operation: &InFlight<T>,
+        theirs: SparseVec<E>,
+        is_right: bool,
+        k: usize,
+    ) -> Result<(), Error> {
+        let memory = operation.memory();
+        let ours = std::mem::take(&mut self.kept);
+        let (left, right) = if is_right { (ours, theirs) } else { (theirs, ours) };
+        let sum = sparse_core::merge_in(&left, &right, memory);
+        memory.put(left);
+        memory.put(right);
+        let (kept, dropped) =
+            sum.map_err(|source| Error::value(operation.rank(), source))?.top_k_in(k, memory);
+        self.kept = kept;
+        self.dropped.push(dropped);
+        Ok(())
+    }
 }
 
 /// Decodes a partial result: sparse, and no longer than k.
@@ -194,8 +214,9 @@ pub(crate) fn decode_partial<E: Element>(
     from: usize,
     dim: u64,
     k: usize,
+    memory: &Memory,
 ) -> Result<SparseVec<E>, Error> {
-    let partial = decode::sparse::<E>(frame, from, dim)?;
+    let partial = decode::sparse::<E>(frame, from, dim, memory)?;
     if partial.nnz() > k {
         let nnz = partial.nnz();
         return Err(Error::malformed(from, format!("{nnz} entries where at most {k} belong")));

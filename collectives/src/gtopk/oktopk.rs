@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use futures_util::future::{try_join, try_join_all};
-use sparse_core::{Element, SparseVec, SparseView};
+use sparse_core::{Element, SparseVec, SparseView, Stream};
 use transport::Transport;
 
 use super::Partial;
@@ -33,14 +33,17 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     k: usize,
 ) -> Result<Partial<E>, Error> {
     let Partial { kept, dropped } = partial;
+    let (dim, memory) = (kept.dim(), operation.memory());
     let Survivors { ranges, own, shares } = survivors(operation, &kept, k).await?;
+    memory.put(kept);
     let even = is_worth_a_move(&shares).then(|| EvenBlocks::new(&shares));
     let block = match &even {
-        Some(even) => move_to_even(operation, &own, &ranges, even).await?,
+        Some(even) => move_to_even(operation, own, &ranges, even).await?,
         None => own,
     };
-    let blocks = allgather::bruck(operation, operation.sparse(block.view())).await?;
-    let (mut indices, mut values) = (Vec::new(), Vec::new());
+    let blocks = allgather::bruck(operation, operation.spent_stream(Stream::Sparse(block))).await?;
+    let most = shares.iter().sum();
+    let (mut indices, mut values) = (memory.empty(most), memory.empty(most));
     for (rank, block) in blocks.into_iter().enumerate() {
         let span = even.as_ref().map_or_else(
             || ranges[rank].clone(),
@@ -49,7 +52,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
                 ranges[owners.start].start..ranges[owners.end - 1].end
             },
         );
-        let block = decode::sparse::<E>(operation.open(rank, block)?, rank, span.end - span.start)?;
+        let block = decode::sparse::<E>(operation.open(rank, block)?, rank, span.end - span.start, memory)?;
         // If there are entries, the start of the span is below 2^32.
         let placed = block.indices().iter().map(|index| span.start as u32 + index);
         if placed.clone().next().is_some_and(|first| indices.last().is_some_and(|last| *last >= first)) {
@@ -57,11 +60,14 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         }
         indices.extend(placed);
         values.extend_from_slice(block.values());
+        memory.put(block);
     }
-    let whole = SparseVec::new(kept.dim(), indices, values);
+    let whole = SparseVec::new(dim, indices, values);
     let whole = whole.map_err(|source| Error::value(operation.rank(), source))?;
+    let (kept, rest) = whole.top_k_in(k, memory);
+    memory.put(rest);
     // What is dropped here is whole sums, outside the global set.
-    Ok(Partial { kept: whole.top_k(k).0, dropped })
+    Ok(Partial { kept, dropped })
 }
 
 /// Whether a gather of blocks of so many entries sends more than a move and the gather of even blocks do at most. Even
@@ -74,11 +80,11 @@ fn is_worth_a_move(shares: &[usize]) -> bool {
 /// Gives the ranks their parts of `own`, the survivors of this rank's range, and returns this rank's block.
 async fn move_to_even<T: Transport, E: Element>(
     operation: &InFlight<T>,
-    own: &SparseVec<E>,
+    own: SparseVec<E>,
     ranges: &[Range<u64>],
     even: &EvenBlocks,
 ) -> Result<SparseVec<E>, Error> {
-    let (rank, ranks) = (operation.rank(), operation.world_size());
+    let (rank, ranks, memory) = (operation.rank(), operation.world_size(), operation.memory());
     let part = |block| {
         let part = even.part(rank, block, own.nnz());
         let entries = SparseView::new(own.dim(), &own.indices()[part.clone()], &own.values()[part]);
@@ -98,9 +104,11 @@ async fn move_to_even<T: Transport, E: Element>(
     for owner in owners {
         let (Range { start, end }, frame) = (ranges[owner].clone(), (owner != rank).then(|| frames.next()));
         parts.push(match frame.flatten() {
-            Some(frame) => decode::sparse(frame, owner, end - start)?,
-            None => part(rank)?.to_vec(),
+            Some(frame) => decode::sparse(frame, owner, end - start, memory)?,
+            None => part(rank)?.to_vec_in(memory),
         });
     }
-    SparseVec::concat(&parts).map_err(|source| Error::value(rank, source))
+    let block = SparseVec::concat_in(&parts, memory).map_err(|source| Error::value(rank, source));
+    parts.into_iter().chain([own]).for_each(|part| memory.put(part));
+    block
 }

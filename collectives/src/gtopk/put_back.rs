@@ -1,6 +1,6 @@
 //! What returns to a rank's residual: a pure function of what the rank saw.
 
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Element, Memory, SparseVec, SparseView, reduce_views_in};
 
 use super::PutBack;
 
@@ -11,16 +11,25 @@ pub(crate) fn put_back<E: Element>(
     global: &SparseVec<E>,
     mut dropped: Vec<SparseVec<E>>,
     mode: PutBack,
+    memory: &Memory,
 ) -> Result<SparseVec<E>, sparse_core::Error> {
-    let mut own = input.clone();
+    let mut own = input.view().to_vec_in(memory);
     retain(&mut own, global, false);
     match mode {
-        PutBack::Paper => Ok(own),
+        PutBack::Paper => {
+            dropped.into_iter().for_each(|dropped| memory.put(dropped));
+            Ok(own)
+        }
         PutBack::Conserving => {
             dropped.iter_mut().for_each(|dropped| retain(dropped, global, true));
-            dropped.retain(|dropped| dropped.nnz() > 0);
             dropped.insert(0, own);
-            sparse_core::reduce(&dropped)
+            let parts: Vec<_> = dropped.iter().map(SparseVec::view).filter(|part| part.nnz() > 0).collect();
+            let returned = match &parts[..] {
+                [] => SparseView::new(global.dim(), &[], &[]).map(|none| none.to_vec()),
+                parts => reduce_views_in(parts, memory),
+            };
+            dropped.into_iter().for_each(|dropped| memory.put(dropped));
+            returned
         }
     }
 }
@@ -49,9 +58,9 @@ mod tests {
         let input = vector(&[(0, 1), (3, 2), (5, 3)]);
         let global = vector(&[(3, 50), (7, 60)]);
         let dropped = vec![vector(&[(0, 9), (7, 8)]), vector(&[(3, 4), (9, 5)])];
-        let conserving = put_back(&input, &global, dropped.clone(), PutBack::Conserving);
+        let conserving = put_back(&input, &global, dropped.clone(), PutBack::Conserving, &Memory::new());
         assert_eq!(conserving, Ok(vector(&[(0, 1), (3, 4), (5, 3), (7, 8)])));
-        let paper = put_back(&input, &global, dropped, PutBack::Paper);
+        let paper = put_back(&input, &global, dropped, PutBack::Paper, &Memory::new());
         assert_eq!(paper, Ok(vector(&[(0, 1), (5, 3)])));
     }
 }

@@ -13,7 +13,7 @@
 //! Source: Zhao et al., "SparDL: distributed deep learning training with efficient sparse communication", 2024, with one team:
 //! their teams trade more volume for fewer rounds.
 
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Element, Memory, SparseVec, Stream};
 use transport::Transport;
 
 use super::{Partial, decode_partial};
@@ -29,15 +29,16 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
 ) -> Result<Partial<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let ranges = ranges(input.dim(), ranks);
-    let most = k.div_ceil(ranks);
+    let (most, memory) = (k.div_ceil(ranks), operation.memory());
     let value_error = |source| Error::value(rank, source);
 
     // Block `i` is that of the rank `i` after this one.
     let owner = |block: usize| after(rank, block, ranks);
-    let mut blocks: Vec<_> = (0..ranks).map(|block| input.slice(ranges[owner(block)].clone())).collect();
+    let block = |number| input.view_of(ranges[owner(number)].clone()).to_vec_in(memory);
+    let mut blocks: Vec<_> = (0..ranks).map(block).collect();
     let mut cut_off = Vec::with_capacity(ranks);
     let mut cut = |number: usize, block: SparseVec<E>| {
-        let (kept, dropped) = block.top_k(most);
+        let (kept, dropped) = block.top_k_in(most, memory);
         cut_off.push((owner(number), dropped));
         kept
     };
@@ -46,30 +47,45 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         let arriving = leaving.len();
         let leaving: Vec<_> =
             leaving.into_iter().enumerate().map(|(at, block)| cut(distance + at, block)).collect();
-        let message = operation.sparse(SparseVec::concat(&leaving).map_err(value_error)?.view());
+        let message = operation.spent_stream(Stream::Sparse(joined(leaving, memory).map_err(value_error)?));
         let (to, from) = (after(rank, distance, ranks), before(rank, distance, ranks));
         let frame = operation.exchange(to, from, Lane::Reduce, message).await?;
         let dim = blocks.iter().take(arriving).map(SparseVec::dim).sum();
-        let theirs = decode_partial(frame, from, dim, most.saturating_mul(arriving))?;
+        let theirs = decode_partial(frame, from, dim, most.saturating_mul(arriving), memory)?;
         let mut start = 0;
         for block in blocks.iter_mut().take(arriving) {
             let end = start + block.dim();
-            *block = sparse_core::merge(block, &theirs.slice(start..end)).map_err(value_error)?;
+            let ours = std::mem::take(block);
+            let part = theirs.view_of(start..end).to_vec_in(memory);
+            *block = sparse_core::merge_in(&ours, &part, memory).map_err(value_error)?;
+            memory.put(ours);
+            memory.put(part);
             start = end;
         }
+        memory.put(theirs);
     }
     let own: Vec<_> = blocks.into_iter().map(|block| cut(0, block)).collect();
-    let own = SparseVec::concat(&own).map_err(value_error)?;
+    let own = joined(own, memory).map_err(value_error)?;
 
-    let gathered = allgather::bruck(operation, operation.sparse(own.view())).await?;
+    let gathered = allgather::bruck(operation, operation.spent_stream(Stream::Sparse(own))).await?;
     let mut sums = Vec::with_capacity(ranks);
     for (owner, (block, range)) in gathered.into_iter().zip(&ranges).enumerate() {
         let frame = operation.open(owner, block)?;
-        sums.push(decode_partial(frame, owner, range.end - range.start, most)?);
+        sums.push(decode_partial(frame, owner, range.end - range.start, most, memory)?);
     }
-    let (kept, _) = SparseVec::concat(&sums).map_err(value_error)?.top_k(k);
+    let (kept, rest) = joined(sums, memory).map_err(value_error)?.top_k_in(k, memory);
+    memory.put(rest);
     cut_off.sort_unstable_by_key(|(owner, _)| *owner);
-    let dropped: Vec<_> = cut_off.into_iter().map(|(_, dropped)| dropped).collect();
-    let dropped = SparseVec::concat(&dropped).map_err(value_error)?;
-    Ok(Partial { kept, dropped: vec![dropped] })
+    let dropped = joined(cut_off.into_iter().map(|(_, dropped)| dropped).collect(), memory);
+    Ok(Partial { kept, dropped: vec![dropped.map_err(value_error)?] })
+}
+
+/// Neighbouring blocks as one vector.
+fn joined<E: Element>(
+    blocks: Vec<SparseVec<E>>,
+    memory: &Memory,
+) -> Result<SparseVec<E>, sparse_core::Error> {
+    let whole = SparseVec::concat_in(&blocks, memory);
+    blocks.into_iter().for_each(|block| memory.put(block));
+    whole
 }

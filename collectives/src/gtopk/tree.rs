@@ -7,7 +7,7 @@
 use sparse_core::Element;
 use transport::Transport;
 
-use super::{Partial, decode_partial, merge_truncated};
+use super::{Partial, decode_partial};
 use crate::broadcast;
 use crate::error::Error;
 use crate::in_flight::{InFlight, Lane};
@@ -19,20 +19,19 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     k: usize,
 ) -> Result<Partial<E>, Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
-    let dim = partial.kept.dim();
+    let (dim, memory) = (partial.kept.dim(), operation.memory());
     let from_children: Vec<_> =
         tree::children(rank, ranks).map(|child| (child, operation.recv(child, Lane::Reduce))).collect();
     for (child, received) in from_children {
-        let upper = decode_partial(received.await?, child, dim, k)?;
-        let (kept, dropped) = merge_truncated(rank, &partial.kept, &upper, k)?;
-        partial.kept = kept;
-        partial.dropped.push(dropped);
+        let upper = decode_partial(received.await?, child, dim, k, memory)?;
+        partial.merge(operation, upper, true, k)?;
     }
     let message = operation.sparse(partial.kept.view());
     if let Some(parent) = tree::parent(rank) {
         operation.send(parent, Lane::Reduce, message.clone()).await?;
     }
     let (from, frame) = broadcast::down(operation, 0, message).await?;
-    partial.kept = decode_partial(frame, from, dim, k)?;
+    memory.put(partial.kept);
+    partial.kept = decode_partial(frame, from, dim, k, memory)?;
     Ok(partial)
 }

@@ -29,16 +29,19 @@ pub(super) async fn dense<T: Transport, E: Element>(
     algorithm: DenseAlgorithm,
 ) -> Result<(), Error> {
     let inside = Part::new(operation, layout.inside(), layout.place());
-    let ranges = layout.ranges(input.len() as u64);
+    let (ranges, memory) = (layout.ranges(input.len() as u64), operation.memory());
     let mut shard = inside.run(split::sum_own_range_dense(inside.operation(), input, &ranges)).await?;
     if let Some(members) = layout.across() {
         let across = Part::new(operation, &members, layout.group());
-        let of_group = shard.clone();
-        across.run(dense_sum(across.operation(), &of_group, &mut shard, algorithm)).await?;
+        let mut of_all = memory.any(shard.len(), E::ZERO);
+        across.run(dense_sum(across.operation(), &shard, &mut of_all, algorithm)).await?;
+        memory.put(std::mem::replace(&mut shard, of_all));
     }
     let inner = inside.operation();
     let gather = async {
-        let blocks = allgather::bruck(inner, inner.dense(&shard)).await?;
+        let message = inner.dense(&shard);
+        memory.put(shard);
+        let blocks = allgather::bruck(inner, message).await?;
         for (owner, (block, range)) in blocks.into_iter().zip(&ranges).enumerate() {
             let values = &mut output[range.start as usize..range.end as usize];
             decode::copy_dense(&inner.open(owner, block)?, owner, values)?;
@@ -55,23 +58,25 @@ pub(super) async fn sparse<T: Transport, E: Element>(
     algorithm: &SparseAlgorithm,
 ) -> Result<Stream<E>, Error> {
     let inside = Part::new(operation, layout.inside(), layout.place());
-    let ranges = layout.ranges(input.dim());
+    let (ranges, memory) = (layout.ranges(input.dim()), operation.memory());
     let shard = inside.run(split::sum_own_range(inside.operation(), input, &ranges)).await?;
     let sum = match layout.across() {
         Some(members) => {
             let across = Part::new(operation, &members, layout.group());
-            across.run(sparse_sum(across.operation(), &shard, algorithm)).await?
+            let sum = across.run(sparse_sum(across.operation(), &shard, algorithm)).await?;
+            memory.put(shard);
+            sum
         }
         None => Stream::Sparse(shard),
     };
     let inner = inside.operation();
     let gather = async {
-        let blocks = allgather::bruck(inner, inner.stream(&sum)).await?;
+        let blocks = allgather::bruck(inner, inner.spent_stream(sum)).await?;
         let parts =
             blocks.into_iter().zip(&ranges).enumerate().map(|(owner, (block, range))| {
                 Ok((range.end - range.start, inner.open(owner, block)?, owner))
             });
-        decode::concat(parts.collect::<Result<_, Error>>()?, inner.rank())
+        decode::concat(parts.collect::<Result<_, Error>>()?, inner.rank(), memory)
     };
     inside.run(gather).await
 }

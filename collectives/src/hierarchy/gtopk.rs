@@ -13,7 +13,7 @@
 //! set, which return to the first ranks.
 
 use bytes::Bytes;
-use sparse_core::{Element, SparseVec};
+use sparse_core::{Element, SparseVec, Stream};
 use transport::Transport;
 
 use super::layout::Layout;
@@ -33,10 +33,11 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     algorithm: GtopkAlgorithm,
     mode: PutBack,
 ) -> Result<GlobalTopk<E>, Error> {
+    let memory = operation.memory();
     let invalid = |source| Error::value(operation.rank(), source);
     if algorithm == GtopkAlgorithm::Exact {
         let sum = exact_sum(operation, layout, input, k).await?;
-        let put_back = put_back(input, &sum, Vec::new(), mode).map_err(invalid)?;
+        let put_back = put_back(input, &sum, Vec::new(), mode, memory).map_err(invalid)?;
         return Ok(GlobalTopk { sum, put_back });
     }
     let inside = Part::new(operation, layout.inside(), layout.place());
@@ -50,17 +51,18 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     };
     let (sum, dropped) = spread(&inside, of_all, input.dim(), k).await?;
     let put_back = match mode {
-        PutBack::Paper => put_back(input, &sum, Vec::new(), mode),
+        PutBack::Paper => put_back(input, &sum, Vec::new(), mode, memory),
         PutBack::Conserving => {
-            let mut own = of_group.kept.clone();
+            let mut own = of_group.kept.view().to_vec_in(memory);
             own.retain(|index, _| index as usize % layout.inside().len() == layout.place());
-            let parts = [
-                put_back(input, &of_group.kept, of_group.dropped, mode),
-                put_back(&own, &sum, dropped, mode),
-            ];
-            parts.into_iter().collect::<Result<Vec<_>, _>>().and_then(|parts| sparse_core::reduce(&parts))
+            let inside = put_back(input, &of_group.kept, of_group.dropped, mode, memory).map_err(invalid)?;
+            let across = put_back(&own, &sum, dropped, mode, memory).map_err(invalid)?;
+            let returned = sparse_core::reduce_views_in(&[inside.view(), across.view()], memory);
+            [own, inside, across].into_iter().for_each(|part| memory.put(part));
+            returned
         }
     };
+    memory.put(of_group.kept);
     Ok(GlobalTopk { sum, put_back: put_back.map_err(invalid)? })
 }
 
@@ -75,10 +77,14 @@ async fn spread<T: Transport, E: Element>(
     let message = of_all.as_ref().map_or_else(Bytes::new, |partial| inner.sparse(partial.kept.view()));
     let received = async {
         let (from, frame) = broadcast::down(inner, 0, message).await?;
-        decode_partial(frame, from, dim, k)
+        decode_partial(frame, from, dim, k, inner.memory())
     };
     let sum = inside.run(received).await?;
-    Ok((sum, of_all.map_or_else(Vec::new, |partial| partial.dropped)))
+    let dropped = of_all.map(|partial| {
+        inner.memory().put(partial.kept);
+        partial.dropped
+    });
+    Ok((sum, dropped.unwrap_or_default()))
 }
 
 async fn exact_sum<T: Transport, E: Element>(
@@ -88,23 +94,30 @@ async fn exact_sum<T: Transport, E: Element>(
     k: usize,
 ) -> Result<SparseVec<E>, Error> {
     let inside = Part::new(operation, layout.inside(), layout.place());
-    let ranges = layout.ranges(input.dim());
+    let (ranges, memory) = (layout.ranges(input.dim()), operation.memory());
     let shard = inside.run(split::sum_own_range(inside.operation(), input, &ranges)).await?;
     let largest = match layout.across() {
         Some(members) => {
             let across = Part::new(operation, &members, layout.group());
-            across.run(partial(across.operation(), &shard, k, GtopkAlgorithm::Exact)).await?.kept
+            let largest =
+                across.run(partial(across.operation(), &shard, k, GtopkAlgorithm::Exact)).await?.kept;
+            memory.put(shard);
+            largest
         }
         None => shard,
     };
     let inner = inside.operation();
     let gather = async {
-        let blocks = allgather::bruck(inner, inner.sparse(largest.view())).await?;
+        let blocks = allgather::bruck(inner, inner.spent_stream(Stream::Sparse(largest))).await?;
         let parts = blocks.into_iter().zip(&ranges).enumerate().map(|(owner, (block, range))| {
-            decode::sparse(inner.open(owner, block)?, owner, range.end - range.start)
+            decode::sparse(inner.open(owner, block)?, owner, range.end - range.start, memory)
         });
         let parts = parts.collect::<Result<Vec<_>, Error>>()?;
-        SparseVec::concat(&parts).map_err(|source| Error::value(inner.rank(), source))
+        let whole = SparseVec::concat_in(&parts, memory);
+        parts.into_iter().for_each(|part| memory.put(part));
+        whole.map_err(|source| Error::value(inner.rank(), source))
     };
-    Ok(inside.run(gather).await?.top_k(k).0)
+    let (sum, rest) = inside.run(gather).await?.top_k_in(k, memory);
+    memory.put(rest);
+    Ok(sum)
 }

@@ -26,12 +26,13 @@ pub(super) async fn sparse<T: Transport, E: Element>(
 ) -> Result<Option<Stream<E>>, Error> {
     let ranges = ranges(input.dim(), operation.world_size());
     let sum = split::sum_own_range(operation, input, &ranges).await?;
-    let Some(sums) = to_root(operation, root, operation.stream(&decode::shorter(sum))).await? else {
+    let message = operation.spent_stream(decode::shorter(sum, operation.memory()));
+    let Some(sums) = to_root(operation, root, message).await? else {
         return Ok(None);
     };
     let lengths = ranges.into_iter().map(|range| range.end - range.start);
     let parts = lengths.zip(sums).enumerate().map(|(owner, (dim, frame))| (dim, frame, owner));
-    decode::concat(parts.collect(), root).map(Some)
+    decode::concat(parts.collect(), root, operation.memory()).map(Some)
 }
 
 pub(super) async fn dense<T: Transport, E: Element>(
@@ -43,7 +44,9 @@ pub(super) async fn dense<T: Transport, E: Element>(
     let ranks = operation.world_size();
     let ranges = ranges(input.len() as u64, ranks);
     let sum = split::sum_own_range_dense(operation, input, &ranges).await?;
-    let sums = to_root(operation, root, operation.dense(&sum)).await?;
+    let message = operation.dense(&sum);
+    operation.memory().put(sum);
+    let sums = to_root(operation, root, message).await?;
     for (owner, sum) in sums.into_iter().flatten().enumerate() {
         decode::copy_dense(&sum, owner, &mut output[slice_range(input.len(), ranks, owner)])?;
     }

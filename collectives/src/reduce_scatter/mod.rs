@@ -56,7 +56,7 @@ impl<T: Transport> Communicator<T> {
             let ranges = topology::ranges(input.dim(), operation.world_size());
             let algorithm = split::sum_own_range(&operation, input, &ranges);
             let result = operation.drive(Check::Neighbour, algorithm).await;
-            let result = result.map(|sum| operation.reduce_stream(decode::shorter(sum)));
+            let result = result.map(|sum| operation.reduce_stream(decode::shorter(sum, operation.memory())));
             operation.finish(result)
         }
     }

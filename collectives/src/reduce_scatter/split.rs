@@ -24,9 +24,11 @@ pub(crate) async fn sum_own_range<T: Transport, E: Element>(
     let rank = operation.rank();
     let received = to_owners(operation, input, ranges).await?;
     let own = input.view_of(ranges[rank].clone());
-    let others = decode::sparse_bodies(&received, own.dim())?;
+    let others = decode::sparse_bodies(&received, own.dim(), operation.memory())?;
     let views = decode::by_rank(&others, rank, own);
-    sparse_core::reduce_views(&views).map_err(|source| Error::value(rank, source))
+    let sum = sparse_core::reduce_views_in(&views, operation.memory());
+    others.into_iter().for_each(|body| operation.memory().put(body));
+    sum.map_err(|source| Error::value(rank, source))
 }
 
 /// The same for dense vectors: `alpha + N(P-1)/P v beta` where the ranges are of equal length. The sum is kept in the
@@ -40,7 +42,8 @@ pub(crate) async fn sum_own_range_dense<T: Transport, E: Element>(
     let part = |owner: usize| &input[ranges[owner].start as usize..ranges[owner].end as usize];
     let received = scatter(operation, |owner| operation.dense(part(owner))).await?;
     let own = part(rank);
-    let (mut sum, mut theirs) = (Accumulator::new(own.len()), vec![E::ZERO; own.len()]);
+    let memory = operation.memory();
+    let (mut sum, mut theirs) = (Accumulator::new_in(own.len(), memory), memory.any(own.len(), E::ZERO));
     let invalid = |source| Error::value(rank, source);
     let mut received = received.into_iter();
     for from in 0..operation.world_size() {
@@ -51,7 +54,8 @@ pub(crate) async fn sum_own_range_dense<T: Transport, E: Element>(
             sum.add_dense(&theirs).map_err(invalid)?;
         }
     }
-    sum.finish().map_err(invalid)
+    memory.put(theirs);
+    sum.finish_in(memory).map_err(invalid)
 }
 
 /// Sends every rank its range of `input`, and returns the other ranks' parts of the own range, by rank, as they came.

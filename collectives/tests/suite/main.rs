@@ -12,6 +12,7 @@ mod gtopk;
 mod gtopk_exact;
 mod hierarchy;
 mod laws;
+mod memory;
 mod oktopk;
 mod operations;
 mod reduce_scatter;

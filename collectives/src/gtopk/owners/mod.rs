@@ -43,12 +43,16 @@ pub(super) async fn survivors<T: Transport, E: Element>(
     // A larger k means no more.
     let k = usize::try_from(input.dim()).map_or(k, |dim| k.min(dim));
     let ranges = agree_on_ranges(operation, input, k).await?;
-    let candidates = split::sum_own_range(operation, input, &ranges).await?.top_k(k).0;
+    let memory = operation.memory();
+    let (candidates, rest) = split::sum_own_range(operation, input, &ranges).await?.top_k_in(k, memory);
+    memory.put(rest);
     let marks = exchange_marks(operation, &candidates, k).await?;
     let cut = threshold::cut(&marks, k);
     let count = cut.map_or(candidates.nnz(), |cut| cut.count(operation.rank(), candidates.values()));
     let shares = marks.iter().enumerate().map(|(owner, marks)| marks.up_to(owner, cut)).collect();
-    Ok(Survivors { ranges, own: candidates.top_k(count).0, shares })
+    let (own, rest) = candidates.top_k_in(count, memory);
+    memory.put(rest);
+    Ok(Survivors { ranges, own, shares })
 }
 
 /// The bytes that each rank tells the others: of its support, where that is worth a round, and of its sums, of which it has
@@ -86,7 +90,7 @@ async fn exchange_marks<T: Transport, E: Element>(
     k: usize,
 ) -> Result<Vec<Marks>, Error> {
     let ranks = operation.world_size();
-    let own = Marks::of(candidates.values(), k, ranks).to_bytes::<E>();
+    let own = Marks::of(candidates.values(), k, ranks, operation.memory()).to_bytes::<E>();
     let blocks = allgather::bruck(operation, operation.opaque(&[&own])).await?;
     opaque(operation, blocks, |body| Marks::from_bytes::<E>(body, k, ranks))
 }

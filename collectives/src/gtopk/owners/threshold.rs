@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use sparse_core::Element;
+use sparse_core::{Element, Memory};
 
 /// What an owner tells of its candidates, its at most k largest sums: how many there are, and the magnitudes at
 /// [`steps`] of their order.
@@ -27,12 +27,15 @@ pub(super) struct Cut {
 
 impl Marks {
     /// Linear time, but for the logarithm of the number of steps.
-    pub(super) fn of<E: Element>(candidates: &[E], k: usize, ranks: usize) -> Self {
-        let mut magnitudes: Vec<_> = candidates.iter().map(|value| value.magnitude()).collect();
+    pub(super) fn of<E: Element>(candidates: &[E], k: usize, ranks: usize, memory: &Memory) -> Self {
+        let mut magnitudes = memory.empty(candidates.len());
+        magnitudes.extend(candidates.iter().map(|value| value.magnitude()));
         let steps = steps(candidates.len(), k, ranks);
         settle(&mut magnitudes, 0, &steps);
         let at = |step: usize| magnitudes.get(step - 1).map(|magnitude| (step, *magnitude));
-        Self { marks: steps.into_iter().filter_map(at).collect() }
+        let marks = steps.into_iter().filter_map(at).collect();
+        memory.put(magnitudes);
+        Self { marks }
     }
 
     /// How many candidates there are.
@@ -164,7 +167,7 @@ mod tests {
         #[test]
         fn the_k_largest_survive_and_few_others((k, owners) in (1_usize..300).prop_flat_map(|k| (Just(k), owners(k)))) {
             let ranks = owners.len();
-            let marks: Vec<_> = owners.iter().map(|values| Marks::of(values, k, ranks)).collect();
+            let marks: Vec<_> = owners.iter().map(|values| Marks::of(values, k, ranks, &Memory::new())).collect();
             let cut = cut(&marks, k);
             let counts: Vec<_> = owners.iter().enumerate().map(|(owner, values)| {
                 cut.map_or(values.len(), |cut| cut.count(owner, values))
@@ -189,7 +192,7 @@ mod tests {
         #[test]
         fn marks_are_read_as_they_were_written(k in 0_usize..2000, ranks in 1_usize..20, values: Vec<f32>) {
             let values = &values[..values.len().min(k)];
-            let marks = Marks::of(values, k, ranks);
+            let marks = Marks::of(values, k, ranks, &Memory::new());
             prop_assert_eq!(Marks::from_bytes::<f32>(&marks.to_bytes::<f32>(), k, ranks), Ok(marks));
         }
 
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn of_equal_magnitudes_the_lower_owner_s_survive() {
         let owners = [[5_i32, -5, 5, 5], [5, 9, 5, 5]];
-        let marks: Vec<_> = owners.iter().map(|values| Marks::of(values, 4, 2)).collect();
+        let marks: Vec<_> = owners.iter().map(|values| Marks::of(values, 4, 2, &Memory::new())).collect();
         let cut = cut(&marks, 4).unwrap();
         assert_eq!(
             owners.iter().enumerate().map(|(o, values)| cut.count(o, values)).collect::<Vec<_>>(),

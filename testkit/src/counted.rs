@@ -33,7 +33,9 @@ use transport::{Error, Rank, Scope, Tag, Transport};
 /// assert_eq!(counts[1].messages_received, 1);
 /// assert_eq!(counts[2].rounds, 2);
 /// ```
-#[derive(Debug)]
+///
+/// A clone counts on with the original.
+#[derive(Clone, Debug)]
 pub struct Counted<T> {
     inner: T,
     counters: Arc<Counters>,

@@ -1,5 +1,7 @@
 //! Memory of long messages, used again.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -9,8 +11,8 @@ const LONG: usize = 64 << 10;
 
 /// Memory for messages: what a message occupied serves the next one once nobody holds it any more.
 ///
-/// Fresh memory costs a page fault every 4 KiB, which takes as long as to copy what it holds. No more is kept than
-/// messages have occupied at one time.
+/// Fresh memory costs a page fault every 4 KiB, which takes as long as to copy what it holds. Of each power of two in length no
+/// more is kept than such messages have occupied at one time, so that long and short ones that take turns do not replace each other.
 ///
 /// ```
 /// let buffers = transport::Buffers::default();
@@ -20,7 +22,10 @@ const LONG: usize = 64 << 10;
 /// assert_eq!(buffers.fill(1 << 20, |buffer| buffer.push(1)).as_ptr(), address);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Buffers(Arc<Mutex<Pool>>);
+pub struct Buffers(Arc<Mutex<Pools>>);
+
+/// A [`Pool`] for each power of two in capacity.
+type Pools = BTreeMap<u32, Pool>;
 
 #[derive(Debug, Default)]
 struct Pool {
@@ -45,14 +50,10 @@ impl Buffers {
         if length < LONG {
             return None;
         }
-        let mut pool = lock(&self.0);
-        // The tightest, and none that would waste more than it serves.
-        let fits = |buffer: &Vec<u8>| (length..=length.saturating_mul(2)).contains(&buffer.capacity());
-        let candidates = pool.spare.iter().enumerate().filter(|(_, buffer)| fits(buffer));
-        let (tightest, _) = candidates.min_by_key(|(_, buffer)| buffer.capacity())?;
-        let buffer = pool.spare.swap_remove(tightest);
-        pool.kept -= buffer.capacity();
-        Some(buffer)
+        let mut pools = lock(&self.0);
+        let class = length.ilog2();
+        // None that would waste more than it serves.
+        (class..=class + 1).find_map(|class| pools.get_mut(&class)?.take(length..=length.saturating_mul(2)))
     }
 
     /// A message of at most about `length` bytes, written by `write` to an empty buffer.
@@ -69,22 +70,32 @@ impl Buffers {
         if buffer.capacity() < LONG {
             return buffer.into();
         }
-        let mut pool = lock(&self.0);
+        let mut pools = lock(&self.0);
+        let pool = pools.entry(buffer.capacity().ilog2()).or_default();
         pool.lent += buffer.capacity();
         pool.most_lent = pool.most_lent.max(pool.lent);
         let unused = pool.shrink();
-        drop(pool);
+        drop(pools);
         drop(unused);
         Bytes::from_owner(Lent { buffer, from: self.clone() })
     }
 }
 
 /// What no panic leaves half-changed.
-fn lock(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
-    pool.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pools: &Mutex<Pools>) -> MutexGuard<'_, Pools> {
+    pools.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {
+    /// The tightest of these capacities.
+    fn take(&mut self, capacities: RangeInclusive<usize>) -> Option<Vec<u8>> {
+        let fit = self.spare.iter().enumerate().filter(|(_, buffer)| capacities.contains(&buffer.capacity()));
+        let (tightest, _) = fit.min_by_key(|(_, buffer)| buffer.capacity())?;
+        let buffer = self.spare.swap_remove(tightest);
+        self.kept -= buffer.capacity();
+        Some(buffer)
+    }
+
     /// Gives up what exceeds the most that messages have occupied.
     fn shrink(&mut self) -> Vec<Vec<u8>> {
         let mut unused = Vec::new();
@@ -108,7 +119,8 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let mut pool = lock(&self.from.0);
+        let mut pools = lock(&self.from.0);
+        let pool = pools.entry(buffer.capacity().ilog2()).or_default();
         pool.lent -= buffer.capacity();
         pool.kept += buffer.capacity();
         pool.spare.push(buffer);
@@ -143,23 +155,38 @@ mod tests {
         assert!(buffers.take(4 * LONG).is_some());
     }
 
+    #[test]
+    fn messages_of_different_lengths_that_take_turns_keep_their_memory() {
+        let buffers = Buffers::default();
+        let addresses = || {
+            [LONG, 8 * LONG, LONG]
+                .map(|length| buffers.fill(length, |buffer| buffer.resize(length, 7)).as_ptr())
+        };
+        assert_eq!(addresses(), addresses());
+    }
+
     proptest! {
         #[test]
         fn no_more_is_kept_than_was_in_use_at_one_time(lengths in vec((LONG..9 * LONG, 0..4_usize), 1..60)) {
             let buffers = Buffers::default();
-            let (mut held, mut most) = (Vec::new(), 0);
+            let (mut held, mut most) = (Vec::new(), BTreeMap::new());
             for (length, end) in lengths {
                 let mut buffer = buffers.take(length).unwrap_or_else(|| Vec::with_capacity(length));
                 prop_assert!(buffer.is_empty() && buffer.capacity() >= length);
                 buffer.resize(length, end as u8);
                 held.push((buffer.capacity(), buffers.seal(buffer)));
-                let in_use: usize = held.iter().map(|(capacity, _)| capacity).sum();
-                most = most.max(in_use);
-                prop_assert_eq!(lock(&buffers.0).lent, in_use);
+                for class in LONG.ilog2()..LONG.ilog2() + 5 {
+                    let of_class = held.iter().map(|(capacity, _)| *capacity).filter(|one: &usize| one.ilog2() == class);
+                    let (in_use, most) = (of_class.sum::<usize>(), most.entry(class).or_insert(0));
+                    *most = in_use.max(*most);
+                    let pools = lock(&buffers.0);
+                    if let Some(pool) = pools.get(&class) {
+                        prop_assert_eq!(pool.lent, in_use);
+                        prop_assert!(pool.kept + pool.lent <= *most);
+                        prop_assert_eq!(pool.kept, pool.spare.iter().map(Vec::capacity).sum::<usize>());
+                    }
+                }
                 held.drain(..end.min(held.len()));
-                let pool = lock(&buffers.0);
-                prop_assert!(pool.kept + pool.lent <= most);
-                prop_assert_eq!(pool.kept, pool.spare.iter().map(Vec::capacity).sum::<usize>());
             }
         }
     }

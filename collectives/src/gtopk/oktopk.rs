@@ -42,9 +42,11 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         None => own,
     };
     let blocks = allgather::bruck(operation, operation.spent_stream(Stream::Sparse(block))).await?;
-    let most = shares.iter().sum();
-    let (mut indices, mut values) = (memory.empty(most), memory.empty(most));
-    for (rank, block) in blocks.into_iter().enumerate() {
+    let frames = blocks.into_iter().enumerate().map(|(rank, block)| operation.open(rank, block));
+    let frames = frames.collect::<Result<Vec<_>, _>>()?;
+    let entries = frames.iter().map(|frame| frame.count as usize).sum();
+    let (mut indices, mut values) = (memory.empty(entries), memory.empty(entries));
+    for (rank, frame) in frames.into_iter().enumerate() {
         let span = even.as_ref().map_or_else(
             || ranges[rank].clone(),
             |even| {
@@ -52,7 +54,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
                 ranges[owners.start].start..ranges[owners.end - 1].end
             },
         );
-        let block = decode::sparse::<E>(operation.open(rank, block)?, rank, span.end - span.start, memory)?;
+        let block = decode::sparse::<E>(frame, rank, span.end - span.start, memory)?;
         // If there are entries, the start of the span is below 2^32.
         let placed = block.indices().iter().map(|index| span.start as u32 + index);
         if placed.clone().next().is_some_and(|first| indices.last().is_some_and(|last| *last >= first)) {

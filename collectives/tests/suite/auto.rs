@@ -3,13 +3,14 @@
 use collectives::cost::{self, Link, Workload};
 use collectives::{Communicator, DenseAlgorithm, Error, Options, SparseAlgorithm};
 use sparse_core::SparseVec;
+use testkit::run_world;
 use testkit::sim;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
 
 use crate::common::bits;
 use crate::simulated::Algorithm::{self, Dense, Sparse};
 use crate::simulated::{input, network};
+use crate::worlds::local_world;
 
 /// What there is to choose from: a new algorithm gets its row here.
 const SPARSE: [SparseAlgorithm; 4] = [

@@ -8,14 +8,15 @@ use collectives::{
 };
 use proptest::prelude::*;
 use sparse_core::{SparseVec, Stream};
-use testkit::{local_world, oracle, run_world, strategies};
-use transport::{Rank, Transport};
+use testkit::{oracle, run_world, strategies};
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::bits;
+use crate::worlds::local_world;
 
 const PROGRESS: [Progress; 2] = [Progress::Thread, Progress::Caller];
 
-fn communicator<T: Transport>(transport: T, progress: Progress) -> Communicator<T> {
+fn communicator(transport: AnyTransport, progress: Progress) -> Communicator<AnyTransport> {
     Communicator::with_options(
         transport,
         Options::default().progress(progress).deadline(Duration::from_secs(20)),

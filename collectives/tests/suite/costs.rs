@@ -8,10 +8,11 @@ use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseA
 use sparse_core::wire::HEADER;
 use sparse_core::{SparseVec, Stream, codec};
 use testkit::support::{Shape, world};
-use testkit::{Counted, local_world, run_world};
-use transport::Rank;
+use testkit::{Counted, run_world};
+use transport::{AnyTransport, Rank};
 
 use crate::common;
+use crate::worlds::local_world;
 
 /// What one rank sends, and the longest chain of dependent messages in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -452,15 +453,14 @@ fn spardl(world: &World, k: usize) -> (Vec<Cost>, u64) {
 /// `check` is the number of rounds of the check for the same call, a header each.
 fn expect<F>(name: &str, ranks: usize, check: usize, expected: &(Vec<Cost>, u64), run: F)
 where
-    F: AsyncFn(Communicator<Counted<testkit::LocalTransport>>, usize) + Sync,
+    F: AsyncFn(Communicator<AnyTransport>, usize) + Sync,
 {
     let counted: Vec<_> = local_world(ranks).into_iter().map(Counted::new).collect();
     let run = &run;
     let counts = run_world(counted, |transport| async move {
-        let rank = transport::Transport::rank(&transport).index();
-        let communicator = Communicator::new(transport);
-        run(communicator.clone(), rank).await;
-        let counts = communicator.transport().counts();
+        let communicator = Communicator::new(AnyTransport::new(transport.clone()));
+        run(communicator.clone(), communicator.rank().index()).await;
+        let counts = transport.counts();
         assert_eq!(counts.bytes_sent, communicator.traffic().bytes_sent);
         assert_eq!(counts.messages_sent, communicator.traffic().messages_sent);
         counts

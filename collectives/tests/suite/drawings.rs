@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, PutBack, SparseAlgorithm};
 use sparse_core::SparseVec;
-use testkit::sim::{self, Network, SimTransport};
-use transport::Rank;
+use testkit::sim::{self, Network};
+use transport::{AnyTransport, Rank};
 
 use crate::common::Algorithm;
 
@@ -41,11 +41,12 @@ fn drawn(heading: &str, ranks: usize) -> Sent {
 
 /// What the ranks send beside the check of their calls, on a network where bytes take time, so that what leaves together has
 /// an order.
-fn sent<Fut: Future>(ranks: usize, run: impl Fn(Communicator<SimTransport>) -> Fut) -> Sent {
+fn sent<Fut: Future>(ranks: usize, run: impl Fn(Communicator<AnyTransport>) -> Fut) -> Sent {
     const CHECK: u64 = 0;
     const LANES: u64 = 4;
     let network = Network::new(ranks).alpha(Duration::from_micros(50)).rate(1e9).traced();
-    let mut trace = sim::run(&network, |transport| run(Communicator::new(transport))).unwrap().trace;
+    let mut trace =
+        sim::run(&network, |transport| run(Communicator::new(AnyTransport::new(transport)))).unwrap().trace;
     trace.sort_by_key(|message| (message.posted, message.sent));
     let mut sent = vec![Vec::new(); ranks];
     for message in trace.iter().filter(|message| message.tag.to_u64() % LANES != CHECK) {

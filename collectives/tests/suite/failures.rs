@@ -8,17 +8,16 @@ use collectives::{
 use sparse_core::{Element, SparseVec};
 use sparse_quant::{Norm, Qsgd};
 use testkit::faults::Faulty;
-use testkit::sim::SimTransport;
-use testkit::{LocalTransport, local_world, run_world};
-use transport::{Rank, Transport};
+use testkit::run_world;
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::{self, Algorithm};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{in_virtual_time, local_world};
 
 /// Long enough never to be reached unless a rank hangs.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn communicator<T: Transport>(transport: T) -> Communicator<T> {
+fn communicator(transport: AnyTransport) -> Communicator<AnyTransport> {
     Communicator::with_options(transport, Options::default().deadline(DEADLINE))
 }
 
@@ -29,7 +28,7 @@ fn ones<E: Element>(dim: u64) -> SparseVec<E> {
 /// The error of every rank of a world in which each rank runs `f` with its rank.
 fn errors<F>(ranks: usize, f: F) -> Vec<Error>
 where
-    F: AsyncFn(&Communicator<LocalTransport>, usize) -> Result<(), Error> + Sync,
+    F: AsyncFn(&Communicator<AnyTransport>, usize) -> Result<(), Error> + Sync,
 {
     let f = &f;
     run_world(local_world(ranks), |transport| async move {
@@ -168,13 +167,13 @@ fn a_lost_rank_is_named_on_every_other() {
     for (ranks, lost) in odd_ranks() {
         for algorithm in Algorithm::all() {
             let algorithm = &algorithm;
-            let errors = run_world(local_world(ranks), |transport| async move {
+            let errors = run_world(testkit::local_world(ranks), |transport| async move {
                 let rank = transport.rank().index();
                 if rank == lost {
                     transport.kill(Rank::from_index(lost));
                     return None;
                 }
-                let communicator = communicator(transport);
+                let communicator = communicator(AnyTransport::new(transport));
                 let error = algorithm.sum::<_, f32>(&communicator, &ones(100)).await.unwrap_err();
                 Some(error)
             });
@@ -189,7 +188,7 @@ fn a_lost_rank_is_named_on_every_other() {
 #[test]
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for ranks in 2..=4 {
-        let part = |transport: SimTransport| async move {
+        let part = |transport: AnyTransport| async move {
             let options = Options::default().deadline(Duration::from_millis(60));
             let communicator = Communicator::with_options(transport, options);
             if communicator.rank() == Rank(1) {
@@ -263,9 +262,9 @@ fn a_corrupted_message_names_its_sender() {
     for ranks in 2..=5 {
         for algorithm in Algorithm::all() {
             let algorithm = &algorithm;
-            let mut transports: Vec<_> = local_world(ranks).into_iter().map(Faulty::new).collect();
-            let corrupting = transports.remove(1).corrupt_message(0);
-            transports.insert(1, corrupting);
+            let mut transports = local_world(ranks);
+            let corrupting = Faulty::new(transports.remove(1)).corrupt_message(0);
+            transports.insert(1, AnyTransport::new(corrupting));
             let errors = run_world(transports, |transport| async move {
                 let communicator = communicator(transport);
                 // The message may be one that not every rank depends on: then the next call tells.

@@ -7,7 +7,7 @@ use testkit::run_world;
 use testkit::support::{Shape, world};
 
 use crate::common::{self, GTOPK, PUT_BACK};
-use crate::simulated::in_virtual_time;
+use crate::worlds::in_virtual_time;
 
 fn gtopk<E: Element>(
     inputs: &[SparseVec<E>],

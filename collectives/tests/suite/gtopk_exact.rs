@@ -4,16 +4,15 @@ use collectives::{Communicator, GlobalTopk, GtopkAlgorithm, PutBack, Traffic};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use sparse_core::{Element, SparseVec, reduce};
-use testkit::faults::Faulty;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
-use transport::Transport;
+use transport::AnyTransport;
 
 use crate::common::{self, PUT_BACK, bits};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{delayed, in_virtual_time, local_world};
 
-fn exact<T: Transport, E: Element>(
-    transports: Vec<T>,
+fn exact<E: Element>(
+    transports: Vec<AnyTransport>,
     inputs: &[SparseVec<E>],
     k: usize,
     put_back: PutBack,
@@ -27,9 +26,9 @@ fn exact<T: Transport, E: Element>(
 }
 
 /// Every rank has the k largest of the sum, bit for bit, and gets back its entries at other indices.
-fn check<T: Transport, E: Element>(
+fn check<E: Element>(
     name: &str,
-    transports: Vec<T>,
+    transports: Vec<AnyTransport>,
     inputs: &[SparseVec<E>],
     k: usize,
     mode: PutBack,
@@ -81,8 +80,7 @@ fn delays_do_not_change_a_bit() {
     for ranks in [2, 3, 5, 8] {
         for seed in 0..3 {
             let inputs: Vec<SparseVec<f32>> = world(Shape::Random, ranks, 20_000, seed);
-            let shaken =
-                local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(seed)).collect();
+            let shaken = delayed(local_world(ranks), seed);
             check(&format!("P = {ranks}"), shaken, &inputs, 2500, PutBack::Conserving);
         }
     }

@@ -9,16 +9,14 @@ use collectives::{
 };
 use sparse_core::{Element, SparseVec, reduce};
 use sparse_quant::{Norm, Qsgd, Quantizer};
-use testkit::faults::Faulty;
-use testkit::sim::SimTransport;
 use testkit::support::{Shape, world};
-use testkit::{local_world, oracle, run_world};
-use transport::{Rank, Transport};
+use testkit::{oracle, run_world};
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::{Algorithm, GTOPK, PUT_BACK, bits, dims};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{delayed, in_virtual_time, local_world};
 
-fn communicator<T: Transport>(transport: T) -> Communicator<T> {
+fn communicator(transport: AnyTransport) -> Communicator<AnyTransport> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
 }
 
@@ -55,9 +53,9 @@ fn groups(color: fn(usize) -> u32, ranks: usize) -> Vec<Vec<usize>> {
     groups
 }
 
-async fn sum<T: Transport, E: Element>(
+async fn sum<E: Element>(
     algorithm: &Algorithm,
-    hierarchy: &Hierarchy<T>,
+    hierarchy: &Hierarchy<AnyTransport>,
     input: &SparseVec<E>,
 ) -> Result<Vec<E>, Error> {
     match algorithm {
@@ -168,8 +166,7 @@ fn delays_do_not_change_a_bit() {
                 sums
             })
         };
-        let calm = || local_world(8).into_iter().map(Faulty::new);
-        assert_eq!(sums(calm().collect()), sums(calm().map(|rank| rank.random_delays(3)).collect()));
+        assert_eq!(sums(local_world(8)), sums(delayed(local_world(8), 3)));
     }
 }
 
@@ -302,9 +299,9 @@ fn ones<E: Element>(dim: u64) -> SparseVec<E> {
 }
 
 /// A sum, a dense sum, and the top-k.
-async fn each<T: Transport, E: Element>(
+async fn each<E: Element>(
     which: usize,
-    hierarchy: &Hierarchy<T>,
+    hierarchy: &Hierarchy<AnyTransport>,
     input: &SparseVec<E>,
 ) -> Result<(), Error> {
     match which {
@@ -356,8 +353,8 @@ fn a_rank_lost_in_one_group_is_named_in_all() {
         for color in groupings(ranks) {
             for lost in 0..ranks {
                 for which in 0..4 {
-                    run_world(local_world(ranks), |transport| async move {
-                        let whole = communicator(transport.clone());
+                    run_world(testkit::local_world(ranks), |transport| async move {
+                        let whole = communicator(AnyTransport::new(transport.clone()));
                         let rank = whole.rank().index();
                         let hierarchy = whole.hierarchy(color(rank)).await.unwrap();
                         whole.barrier().await.unwrap();
@@ -379,7 +376,7 @@ fn a_rank_lost_in_one_group_is_named_in_all() {
 fn a_silent_rank_runs_into_the_deadline_in_all_groups() {
     for color in GROUPINGS {
         for which in 0..4 {
-            let part = |transport: SimTransport| async move {
+            let part = |transport: AnyTransport| async move {
                 let options = Options::default().deadline(Duration::from_millis(300));
                 let whole = Communicator::with_options(transport, options);
                 let rank = whole.rank().index();

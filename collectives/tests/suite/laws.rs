@@ -5,12 +5,12 @@ use half::bf16;
 use sparse_core::{DType, Element, SparseVec};
 use sparse_quant::{Norm, Qsgd, Quantizer};
 use std::sync::Arc;
-use testkit::faults::Faulty;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
-use transport::Transport;
+use transport::{AnyTransport, Transport};
 
 use crate::common::{Algorithm, bits, dims};
+use crate::worlds::{delayed, local_world};
 
 /// One world's inputs.
 struct Case<E> {
@@ -30,7 +30,7 @@ fn cases<E: Element>(ranks: usize) -> Vec<Case<E>> {
 }
 
 /// Sums every case with every algorithm; by rank, then case, then algorithm.
-fn sums<T: Transport, E: Element>(transports: Vec<T>, cases: &[Case<E>]) -> Vec<Vec<Vec<Vec<E>>>> {
+fn sums<E: Element>(transports: Vec<AnyTransport>, cases: &[Case<E>]) -> Vec<Vec<Vec<Vec<E>>>> {
     run_world(transports, |transport| async move {
         let communicator = Communicator::new(transport);
         let mut sums = Vec::new();
@@ -115,8 +115,7 @@ fn delays_do_not_change_a_bit() {
             cases(ranks).into_iter().filter(|case| case.inputs[0].dim() > 1).collect();
         let calm = sums(local_world(ranks), &cases);
         for seed in 0..2 {
-            let delayed =
-                local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(seed)).collect();
+            let delayed = delayed(local_world(ranks), seed);
             let shaken = sums(delayed, &cases);
             for (calm, shaken) in calm.iter().flatten().flatten().zip(shaken.iter().flatten().flatten()) {
                 assert_eq!(bits(calm), bits(shaken));

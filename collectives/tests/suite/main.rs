@@ -20,3 +20,4 @@ mod reductions;
 mod simulated;
 mod spardl;
 mod split;
+mod worlds;

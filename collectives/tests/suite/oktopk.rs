@@ -2,17 +2,16 @@
 
 use collectives::{Communicator, GlobalTopk, GtopkAlgorithm, PutBack, Traffic};
 use sparse_core::{Element, SparseVec, reduce};
-use testkit::faults::Faulty;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
-use transport::Transport;
+use transport::AnyTransport;
 
 use crate::common::{self, bits};
 use crate::gtopk_exact::{Layers, layered};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{delayed, in_virtual_time, local_world};
 
-fn oktopk<T: Transport, E: Element>(
-    transports: Vec<T>,
+fn oktopk<E: Element>(
+    transports: Vec<AnyTransport>,
     inputs: &[SparseVec<E>],
     k: usize,
 ) -> Vec<(GlobalTopk<E>, Traffic)> {
@@ -25,7 +24,7 @@ fn oktopk<T: Transport, E: Element>(
 }
 
 /// Every rank has the k largest of the sum of the ranks' k largest, bit for bit.
-fn check<T: Transport, E: Element>(name: &str, transports: Vec<T>, inputs: &[SparseVec<E>], k: usize) {
+fn check<E: Element>(name: &str, transports: Vec<AnyTransport>, inputs: &[SparseVec<E>], k: usize) {
     let selected: Vec<_> = inputs.iter().map(|input| input.clone().top_k(k).0).collect();
     let expected = reduce(&selected).unwrap().top_k(k).0;
     for (result, _) in oktopk(transports, inputs, k) {
@@ -59,8 +58,7 @@ fn delays_do_not_change_a_bit() {
     for ranks in [3, 5, 8] {
         for layers in [Layers::Uniform, Layers::OneOwner] {
             let inputs = layered(layers, ranks, 250_000, 2500);
-            let shaken =
-                local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(7)).collect();
+            let shaken = delayed(local_world(ranks), 7);
             check(&format!("{layers:?}, P = {ranks}"), shaken, &inputs, 2500);
         }
     }

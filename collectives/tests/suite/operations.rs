@@ -5,14 +5,12 @@ use std::time::Duration;
 use collectives::{Communicator, Error, ErrorKind, Options};
 use half::bf16;
 use sparse_core::{Element, SparseVec, Stream, dense_is_shorter};
-use testkit::faults::Faulty;
-use testkit::sim::SimTransport;
 use testkit::support::{Shape, world};
-use testkit::{LocalTransport, local_world, oracle, run_world};
-use transport::{Rank, Transport};
+use testkit::{oracle, run_world};
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::{bits, dims};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{delayed, in_virtual_time, local_world};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Operation {
@@ -40,9 +38,9 @@ impl Operation {
     }
 
     /// All values that this rank gets, one vector after the other.
-    async fn run<T: Transport, E: Element>(
+    async fn run<E: Element>(
         self,
-        communicator: &Communicator<T>,
+        communicator: &Communicator<AnyTransport>,
         input: &SparseVec<E>,
     ) -> Result<Vec<E>, Error> {
         let rank = communicator.rank().index();
@@ -111,7 +109,7 @@ impl Operation {
     }
 }
 
-fn check<T: Transport, E: Element>(of_world: impl Fn(Vec<SimTransport>) -> Vec<T>) {
+fn check<E: Element>(of_world: impl Fn(Vec<AnyTransport>) -> Vec<AnyTransport>) {
     for ranks in 1..=9 {
         let cases: Vec<(Shape, Vec<SparseVec<E>>)> = dims(ranks)
             .into_iter()
@@ -140,28 +138,28 @@ fn check<T: Transport, E: Element>(of_world: impl Fn(Vec<SimTransport>) -> Vec<T
     }
 }
 
-fn communicator<T: Transport>(transport: T) -> Communicator<T> {
+fn communicator(transport: AnyTransport) -> Communicator<AnyTransport> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
 }
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_f32() {
-    check::<_, f32>(|world| world);
+    check::<f32>(|world| world);
 }
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_bf16() {
-    check::<_, bf16>(|world| world);
+    check::<bf16>(|world| world);
 }
 
 #[test]
 fn every_rank_gets_the_bits_of_the_oracle_with_i64() {
-    check::<_, i64>(|world| world);
+    check::<i64>(|world| world);
 }
 
 #[test]
 fn delays_do_not_change_what_a_rank_gets() {
-    check::<_, f32>(|world| world.into_iter().map(|rank| Faulty::new(rank).random_delays(5)).collect());
+    check::<f32>(|world| delayed(world, 5));
 }
 
 #[test]
@@ -256,12 +254,15 @@ fn a_lost_rank_is_named_on_every_other() {
     for ranks in 2..=6 {
         for operation in Operation::all(ranks) {
             for lost in 0..ranks {
-                run_world(local_world(ranks), |transport| async move {
+                run_world(testkit::local_world(ranks), |transport| async move {
                     if transport.rank().index() == lost {
                         transport.kill(Rank::from_index(lost));
                         return;
                     }
-                    let error = operation.run(&communicator(transport), &ones::<f32>(100)).await.unwrap_err();
+                    let error = operation
+                        .run(&communicator(AnyTransport::new(transport)), &ones::<f32>(100))
+                        .await
+                        .unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::PeerLost, "{operation:?}: {error}");
                     assert!(error.to_string().contains(&format!("rank {lost}")), "{operation:?}: {error}");
                 });
@@ -273,7 +274,7 @@ fn a_lost_rank_is_named_on_every_other() {
 #[test]
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for operation in Operation::all(3) {
-        let part = |transport: SimTransport| async move {
+        let part = |transport: AnyTransport| async move {
             let options = Options::default().deadline(Duration::from_millis(60));
             let communicator = Communicator::with_options(transport, options);
             if communicator.rank() == Rank(1) {
@@ -317,7 +318,7 @@ fn an_overflow_is_an_error_on_every_rank() {
 fn sums_may_overflow_on_the_way() {
     for operation in [Reduce(1), ReduceDense(1)] {
         run_world(local_world(3), |transport| async move {
-            let communicator: Communicator<LocalTransport> = communicator(transport);
+            let communicator: Communicator<AnyTransport> = communicator(transport);
             let value = [i32::MAX, 1, -5][communicator.rank().index()];
             let input = SparseVec::new(2, vec![1], vec![value]).unwrap();
             let got = operation.run(&communicator, &input).await.unwrap();

@@ -5,15 +5,14 @@ use std::time::Duration;
 use collectives::{Communicator, Error, ErrorKind, Options};
 use half::{bf16, f16};
 use sparse_core::{DType, Element, SparseVec, dense_is_shorter};
-use testkit::sim::SimTransport;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{LocalTransport, local_world, run_world};
-use transport::{Rank, Transport};
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::dims;
-use crate::simulated::in_virtual_time;
+use crate::worlds::{in_virtual_time, local_world};
 
-fn communicator(transport: LocalTransport) -> Communicator<LocalTransport> {
+fn communicator(transport: AnyTransport) -> Communicator<AnyTransport> {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
 }
 
@@ -163,12 +162,14 @@ fn a_lost_rank_is_named_on_every_other() {
     for ranks in 2..=9 {
         for lost in 0..ranks {
             for dense in [false, true] {
-                run_world(local_world(ranks), |transport| async move {
+                run_world(testkit::local_world(ranks), |transport| async move {
                     if transport.rank().index() == lost {
                         transport.kill(Rank::from_index(lost));
                         return;
                     }
-                    let error = part(&communicator(transport), &ones::<f32>(100), dense).await.unwrap_err();
+                    let error = part(&communicator(AnyTransport::new(transport)), &ones::<f32>(100), dense)
+                        .await
+                        .unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
                     assert!(error.to_string().contains(&format!("rank {lost}")), "{error}");
                 });
@@ -181,7 +182,7 @@ fn a_lost_rank_is_named_on_every_other() {
 fn a_silent_rank_runs_into_the_deadline_of_the_others() {
     for ranks in 2..=4 {
         for dense in [false, true] {
-            let of_rank = |transport: SimTransport| async move {
+            let of_rank = |transport: AnyTransport| async move {
                 let options = Options::default().deadline(Duration::from_millis(60));
                 let communicator = Communicator::with_options(transport, options);
                 if communicator.rank() == Rank(1) {

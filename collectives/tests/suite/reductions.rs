@@ -7,15 +7,16 @@ use collectives::{Communicator, DenseAlgorithm, ErrorKind, Options, PutBack, Red
 use half::bf16;
 use sparse_core::{Element, SparseVec, Stream, divide};
 use sparse_quant::{Norm, Qsgd};
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{LocalTransport, local_world, run_world};
-use transport::Rank;
+use transport::{AnyTransport, Rank};
 
 use crate::common::{Algorithm, GTOPK, bits};
+use crate::worlds::local_world;
 
-type Local = Communicator<LocalTransport>;
+type Local = Communicator<AnyTransport>;
 
-fn communicator(transport: LocalTransport) -> Local {
+fn communicator(transport: AnyTransport) -> Local {
     Communicator::with_options(transport, Options::default().deadline(Duration::from_secs(20)))
 }
 

@@ -7,8 +7,8 @@ use collectives::cost::{self, Cost, Link, Workload};
 use collectives::{Communicator, DenseAlgorithm, GtopkAlgorithm, Options, PutBack, SparseAlgorithm, Traffic};
 use sparse_core::wire::HEADER;
 use sparse_core::{SparseVec, Stream};
-use testkit::sim::{self, Network, SimTransport, Simulator};
-use transport::{Rank, Transport};
+use testkit::sim::{self, Network};
+use transport::{AnyTransport, Rank, Transport};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Algorithm {
@@ -76,7 +76,7 @@ impl Algorithm {
         }
     }
 
-    async fn run(&self, communicator: &Communicator<SimTransport>, input: &SparseVec<f32>) {
+    async fn run(&self, communicator: &Communicator<AnyTransport>, input: &SparseVec<f32>) {
         match self {
             Dense(algorithm) => {
                 let input = input.to_dense();
@@ -96,7 +96,8 @@ impl Algorithm {
     pub(crate) fn simulate(&self, work: &Workload, link: &Link) -> (f64, Vec<Traffic>) {
         let run = sim::run(&network(work.ranks, link), |transport| async move {
             let input = input(work, u64::from(transport.rank().0));
-            let communicator = Communicator::with_options(transport, Options::default().link(*link));
+            let communicator =
+                Communicator::with_options(AnyTransport::new(transport), Options::default().link(*link));
             self.run(&communicator, &input).await;
             communicator.traffic()
         });
@@ -121,7 +122,7 @@ impl Operation {
         }
     }
 
-    async fn run(self, communicator: &Communicator<SimTransport>, input: &SparseVec<f32>) {
+    async fn run(self, communicator: &Communicator<AnyTransport>, input: &SparseVec<f32>) {
         let (rank, ranks) = (communicator.rank().index(), communicator.world_size());
         let root = Rank::from_index(ranks / 2);
         let dense = || input.to_dense();
@@ -151,12 +152,6 @@ impl Operation {
             Self::Barrier => communicator.barrier().await.unwrap(),
         }
     }
-}
-
-/// Runs worlds of so many ranks in virtual time and on this thread: thousands of small ones cost no threads.
-pub(crate) fn in_virtual_time<R>(ranks: usize, f: impl FnOnce(Vec<SimTransport>) -> R) -> R {
-    let simulator = Simulator::new(&Network::new(ranks));
-    simulator.within(|| f(simulator.transports()))
 }
 
 pub(crate) fn network(ranks: usize, link: &Link) -> Network {
@@ -249,7 +244,7 @@ fn simulate_hierarchy(
     const BEGIN: Duration = Duration::from_secs(1);
     let input = &input;
     let run = sim::run(network, |transport| async move {
-        let communicator = Communicator::new(transport);
+        let communicator = Communicator::new(AnyTransport::new(transport));
         let (rank, ranks) = (communicator.rank().0, communicator.world_size());
         let (input, size) = (input(rank.into()), (ranks / groups) as u32);
         let hierarchy = communicator.hierarchy(rank / size).await.unwrap();
@@ -342,7 +337,7 @@ fn a_hierarchy_saves_what_groups_have_in_common_on_the_links_between_hosts() {
         let expected = cost_of_hierarchy(algorithm, &work, hosts, &inside, &across).network;
         assert!((time / expected - 1.0).abs() < 0.1, "{algorithm:?}: {time}, not {expected}");
         let flat = sim::run(&network, |transport| async move {
-            algorithm.run(&Communicator::new(transport), &input(&work, 0)).await;
+            algorithm.run(&Communicator::new(AnyTransport::new(transport)), &input(&work, 0)).await;
         });
         let flat = flat.unwrap().time.as_secs_f64();
         assert!(time < 0.5 * flat, "{algorithm:?}: {time}, flat {flat}");

@@ -2,14 +2,13 @@
 
 use collectives::{Communicator, GtopkAlgorithm, PutBack};
 use sparse_core::{Element, SparseVec, merge};
-use testkit::faults::Faulty;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
-use transport::Transport;
+use transport::AnyTransport;
 
 use crate::common::{self, bits};
 use crate::gtopk_exact::{Layers, layered};
-use crate::simulated::in_virtual_time;
+use crate::worlds::{delayed, in_virtual_time, local_world};
 
 /// Block by block: `sums[i]` is what the rank `i` places before the owner holds.
 fn expected<E: Element>(inputs: &[SparseVec<E>], k: usize) -> SparseVec<E> {
@@ -31,7 +30,7 @@ fn expected<E: Element>(inputs: &[SparseVec<E>], k: usize) -> SparseVec<E> {
     SparseVec::concat(&(0..ranks).map(block).collect::<Vec<_>>()).unwrap().top_k(k).0
 }
 
-fn check<T: Transport, E: Element>(name: &str, transports: Vec<T>, inputs: &[SparseVec<E>], k: usize) -> u64 {
+fn check<E: Element>(name: &str, transports: Vec<AnyTransport>, inputs: &[SparseVec<E>], k: usize) -> u64 {
     let expected = expected(inputs, k);
     let results = run_world(transports, |transport| async move {
         let communicator = Communicator::new(transport);
@@ -70,7 +69,7 @@ fn it_is_the_merges_of_the_blocks() {
 fn delays_do_not_change_a_bit() {
     for ranks in [3, 5, 8] {
         let inputs: Vec<SparseVec<f32>> = world(Shape::Random, ranks, 5000, 3);
-        let shaken = local_world(ranks).into_iter().map(|rank| Faulty::new(rank).random_delays(7)).collect();
+        let shaken = delayed(local_world(ranks), 7);
         check(&format!("P = {ranks}"), shaken, &inputs, 500);
     }
 }

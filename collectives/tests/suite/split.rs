@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use collectives::{Communicator, ErrorKind, Options, SparseAlgorithm};
 use sparse_core::SparseVec;
+use testkit::run_world;
 use testkit::support::{Shape, world};
-use testkit::{local_world, run_world};
-use transport::{Rank, Transport};
+use transport::{AnyTransport, Rank, Transport};
 
 use crate::common::{Algorithm, bits};
+use crate::worlds::local_world;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn communicator<T: Transport>(transport: T) -> Communicator<T> {
+fn communicator(transport: AnyTransport) -> Communicator<AnyTransport> {
     Communicator::with_options(transport, Options::default().deadline(DEADLINE))
 }
 
@@ -124,7 +125,8 @@ fn a_failure_in_a_group_names_ranks_of_the_world_and_spoils_no_other() {
 
 #[test]
 fn overflow_timeout_and_loss_in_a_group_name_ranks_of_the_world() {
-    run_world(local_world(5), |transport| async move {
+    run_world(testkit::local_world(5), |local| async move {
+        let transport = AnyTransport::new(local.clone());
         let world = communicator(transport.clone());
         let rank = world.rank().0;
         // Ranks 4, 3 and 2 are 0, 1 and 2 of their group.
@@ -148,7 +150,7 @@ fn overflow_timeout_and_loss_in_a_group_name_ranks_of_the_world() {
             assert_eq!((error.kind(), error.peer()), (ErrorKind::Timeout, Some(Rank(3))), "{error}");
         }
         if rank == 3 {
-            transport.kill(Rank(3));
+            local.kill(Rank(3));
             return;
         }
         let error = losing.barrier().await.unwrap_err();

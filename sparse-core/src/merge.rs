@@ -74,7 +74,7 @@ fn merge_to<T: Element>(
 fn merge_bits<T: Element>(
     mut left: Entries<'_, T::Bits>,
     mut right: Entries<'_, T::Bits>,
-    sum: EntriesMut<'_, T::Bits>,
+    (indices, values): EntriesMut<'_, T::Bits>,
 ) -> Result<usize, Error> {
     let mut len = 0;
     if left.0.len() + right.0.len() >= 2 * BLOCK {
@@ -82,7 +82,7 @@ fn merge_bits<T: Element>(
         while left.0.len() + right.0.len() >= 2 * BLOCK && !left.0.is_empty() && !right.0.is_empty() {
             let end = cut(left.0, right.0, 2 * BLOCK);
             let room = end.0 + end.1;
-            let sum = (&mut sum.0[len..][..room], &mut sum.1[len..][..room]);
+            let sum = (&mut indices[len..][..room], &mut values[len..][..room]);
             let block = (part(left, 0..end.0), part(right, 0..end.1));
             let entries = if many_twins {
                 one_by_one::<T>(block.0, block.1, sum)?
@@ -95,7 +95,7 @@ fn merge_bits<T: Element>(
             (left, right) = (part(left, end.0..left.0.len()), part(right, end.1..right.0.len()));
         }
     }
-    Ok(len + one_by_one::<T>(left, right, (&mut sum.0[len..], &mut sum.1[len..]))?)
+    Ok(len + one_by_one::<T>(left, right, (&mut indices[len..], &mut values[len..]))?)
 }
 
 /// About so many entries are merged to a block: few enough that it stays in the cache until it is moved up to the one
@@ -126,16 +126,16 @@ fn cut(left: &[u32], right: &[u32], entries: usize) -> (usize, usize) {
 fn two_by_two<T: Element>(
     left: Entries<'_, T::Bits>,
     right: Entries<'_, T::Bits>,
-    sum: EntriesMut<'_, T::Bits>,
+    (indices, values): EntriesMut<'_, T::Bits>,
     twins: &mut [[u32; TWINS]; 2],
 ) -> Result<usize, Error> {
     let middle = cut(left.0, right.0, BLOCK);
-    let (steps, taken) = in_turn(left, right, middle, (&mut *sum.0, &mut *sum.1), twins);
+    let (steps, taken) = in_turn(left, right, middle, (&mut *indices, &mut *values), twins);
     let ends = [middle, (left.0.len(), right.0.len())];
     let mut len = 0;
     for (block, (i, j)) in taken.into_iter().enumerate() {
         let start = block * (middle.0 + middle.1);
-        let (its, slots) = (&mut sum.0[start..], &mut sum.1[start..]);
+        let (its, slots) = (&mut indices[start..], &mut values[start..]);
         for &twin in &twins[block][..i + j - start - steps] {
             let (at, from) = (twin as usize >> 16, twin as usize & 0xffff);
             add::<T>(its[at], &mut slots[at], right.1[from])?;
@@ -145,8 +145,8 @@ fn two_by_two<T: Element>(
         // Indices in both have left room before the second block.
         let sums = start..start + steps + rest;
         if len < start {
-            sum.0.copy_within(sums.clone(), len);
-            sum.1.copy_within(sums, len);
+            indices.copy_within(sums.clone(), len);
+            values.copy_within(sums, len);
         }
         len += steps + rest;
     }

@@ -23,16 +23,16 @@ pub(crate) fn in_turn<B: Copy>(
     left: Entries<'_, B>,
     right: Entries<'_, B>,
     middle: (usize, usize),
-    sum: EntriesMut<'_, B>,
+    (indices, values): EntriesMut<'_, B>,
     twins: &mut [[u32; TWINS]; 2],
 ) -> (usize, [(usize, usize); 2]) {
     let (start, ends) = (middle.0 + middle.1, (left.0.len(), right.0.len()));
     assert!(left.1.len() == ends.0 && right.1.len() == ends.1);
-    assert!(sum.0.len() >= ends.0 + ends.1 && sum.1.len() >= ends.0 + ends.1);
+    assert!(indices.len() >= ends.0 + ends.1 && values.len() >= ends.0 + ends.1);
     assert!(middle.0 <= ends.0 && middle.1 <= ends.1);
     assert!(middle.0.min(middle.1) <= TWINS && (ends.0 - middle.0).min(ends.1 - middle.1) <= TWINS);
     let (its, slots) = ((left.0.as_ptr(), right.0.as_ptr()), (left.1.as_ptr(), right.1.as_ptr()));
-    let (indices, values) = (sum.0.as_mut_ptr(), sum.1.as_mut_ptr());
+    let (indices, values) = (indices.as_mut_ptr(), values.as_mut_ptr());
     let twins = twins.as_flattened_mut().as_mut_ptr();
     let ((mut i, mut j), (mut k, mut m), mut at) = ((0, 0), middle, 0);
     loop {

@@ -12,6 +12,9 @@
 //! - [`codec`]: indices on the wire in about their entropy.
 //! - [`wire`]: little-endian frames with a version and a fingerprint, every byte of which is checked.
 //!
+//! With the feature `rayon`, `top_k_into_parallel` and `TopK::see_parallel` use the threads of a pool, and give the same
+//! bits; nothing else does.
+//!
 //! The crate knows no ranks, no transport and no clock.
 //!
 //! Its loops are compiled for every processor of the architecture and once more for newer ones, chosen at run time; both
@@ -53,6 +56,8 @@ mod error;
 mod layers;
 mod memory;
 mod merge;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod random;
 mod reduce;
 mod select;
@@ -68,6 +73,8 @@ pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};
 pub use memory::{Memory, Reusable};
 pub use merge::{merge, merge_in, merge_into};
+#[cfg(feature = "rayon")]
+pub use parallel::top_k_into_parallel;
 pub use random::{Draw, random_k};
 pub use reduce::{reduce, reduce_views, reduce_views_in};
 pub use select::{at_least, top_k, top_k_into};

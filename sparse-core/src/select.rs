@@ -40,6 +40,16 @@ pub fn top_k<T: Element>(values: &[T], k: usize) -> Result<SparseVec<T>, Error> 
 /// # Errors
 /// As [`top_k`]; `largest` then has no entries.
 pub fn top_k_into<T: Element>(values: &[T], k: usize, largest: &mut SparseVec<T>) -> Result<(), Error> {
+    top_k_by(values, k, largest, push_reaching)
+}
+
+/// [`top_k_into`] with this way to do what [`push_reaching`] does.
+pub(crate) fn top_k_by<T: Element>(
+    values: &[T],
+    k: usize,
+    largest: &mut SparseVec<T>,
+    push_reaching: impl Fn(&[T], u64, usize, &mut SparseVec<T>),
+) -> Result<(), Error> {
     largest.restart(values.len() as u64)?;
     if k >= values.len() {
         push_reaching(values, 1, usize::MAX, largest);
@@ -48,7 +58,7 @@ pub fn top_k_into<T: Element>(values: &[T], k: usize, largest: &mut SparseVec<T>
     if k == 0 {
         return Ok(());
     }
-    let (slot, mut cut) = match guess(values, k, largest) {
+    let (slot, mut cut) = match guess(values, k, largest, push_reaching) {
         Guess::Collected => {
             keep_largest(largest, k);
             return Ok(());
@@ -131,7 +141,12 @@ enum Guess {
 }
 
 /// Tries to find the k largest by what a sample says; appends what may be among them to `entries`.
-fn guess<T: Element>(values: &[T], k: usize, entries: &mut SparseVec<T>) -> Guess {
+fn guess<T: Element>(
+    values: &[T],
+    k: usize,
+    entries: &mut SparseVec<T>,
+    push_reaching: impl Fn(&[T], u64, usize, &mut SparseVec<T>),
+) -> Guess {
     if !is_worth_a_sample(values, k) {
         return Guess::None;
     }

@@ -1,3 +1,8 @@
+#[cfg(feature = "rayon")]
+use rayon::prelude::*;
+
+#[cfg(feature = "rayon")]
+use crate::parallel;
 use crate::select::{self, collect_before, top_k_into};
 use crate::{Element, Error, SparseVec};
 
@@ -82,6 +87,38 @@ impl<T: Element> TopK<T> {
             values.push(value);
             indices.len() < most(self.k)
         });
+    }
+
+    /// The parts that come next, each looked at by the thread of the rayon pool that made it. Parts of some ten thousand
+    /// values serve best. The result is the same, bit for bit, however many threads there are.
+    ///
+    /// ```
+    /// use rayon::prelude::*;
+    /// use sparse_core::{TopK, top_k};
+    ///
+    /// let (gradient, mut residual) = (vec![0.5_f32; 100_000], vec![0.0_f32; 100_000]);
+    /// let mut selection = TopK::new();
+    /// for _ in 0..2 {
+    ///     selection.start(residual.len(), 100);
+    ///     let parts = residual.par_chunks_mut(1 << 14).zip(gradient.par_chunks(1 << 14));
+    ///     selection.see_parallel(parts.map(|(residual, gradient)| {
+    ///         residual.iter_mut().zip(gradient).for_each(|(v, g)| *v += g);
+    ///         &*residual
+    ///     }));
+    ///     assert_eq!(selection.finish(&residual)?, top_k(&residual, 100)?);
+    /// }
+    /// # Ok::<(), sparse_core::Error>(())
+    /// ```
+    #[cfg(feature = "rayon")]
+    pub fn see_parallel<'a>(&mut self, parts: impl IndexedParallelIterator<Item = &'a [T]>) {
+        let most = most(self.k);
+        // Without a threshold nothing is taken, yet all parts are to be made.
+        for found in parallel::find(parts, self.low.unwrap_or(u64::MAX), self.low.map_or(0, |_| most)) {
+            let (start, taken) = (self.seen as u32, found.indices.len().min(most - self.indices.len()));
+            self.indices.extend(found.indices[..taken].iter().map(|index| start.wrapping_add(*index)));
+            self.values.extend_from_slice(&found.values[..taken]);
+            self.seen += found.len;
+        }
     }
 
     /// The k largest of the vector, which is `all`: what was seen, part after part.

@@ -121,7 +121,9 @@ impl<T: Transport> Optimizer<T> {
                 model.feedback.settle(0, selected, None)?;
                 model.feedback.commit();
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.report(density, k, nnz, sum.nnz())
+                let found = sum.nnz();
+                self.communicator.recycle(sum);
+                clock.report(density, k, nnz, found)
             }
             Method::Gtopk(algorithm) => {
                 let selected = model.feedback.accumulate(0, gradients(), factor, k)?;
@@ -130,10 +132,13 @@ impl<T: Transport> Optimizer<T> {
                 clock.communicated();
                 let nnz = selected.nnz();
                 model.feedback.settle(0, selected, Some(&global.put_back))?;
+                self.communicator.recycle(global.put_back);
                 model.feedback.commit();
                 let sum = Stream::Sparse(global.sum);
                 update.apply(parameters.iter_mut().map(|p| &mut *p.values), &sum);
-                clock.report(density, k, nnz, sum.nnz())
+                let found = sum.nnz();
+                self.communicator.recycle(sum);
+                clock.report(density, k, nnz, found)
             }
         };
         self.steps = self.steps.saturating_add(1);
@@ -245,7 +250,9 @@ impl<T: Transport> Optimizer<T> {
                 let sum = self.communicator.allreduce(gradient, &algorithm).await?;
                 clock.communicated();
                 update.apply(values, &sum);
-                sum.nnz()
+                let found = sum.nnz();
+                self.communicator.recycle(sum);
+                found
             }
             Method::Gtopk(_) => {
                 return Err(Error::Unsupported {

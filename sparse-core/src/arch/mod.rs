@@ -4,10 +4,16 @@
 //! the compiler neither fuses nor reorders its sums: the bits are the same everywhere. Where an inner function is not
 //! inlined, it is compiled for every machine only; so those that matter say `#[inline(always)]`.
 //!
+//! The other thing that needs unsafe code is here too, and is the same for every machine: [`in_turn`], where checking each
+//! access would cost more than what is done with it.
+//!
 //! With `SPARSE_CORE_ISA=portable` in the environment, what is compiled for every machine is used on this one too.
 
+mod in_turn;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+
+pub(crate) use in_turn::{Entries, EntriesMut, TWINS, in_turn};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{fastest, prefetch};

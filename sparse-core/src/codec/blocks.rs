@@ -81,7 +81,7 @@ pub(super) fn read(
 }
 
 /// The positions between two indices.
-#[inline]
+#[inline(always)]
 pub(super) fn gap(before: u32, index: u32) -> u32 {
     index.wrapping_sub(before).wrapping_sub(1)
 }

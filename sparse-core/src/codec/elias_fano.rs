@@ -60,9 +60,14 @@ fn write_parts(shape: Shape, indices: &[u32], base: u32, out: &mut [u8]) {
             *place = (number >> shape.low).wrapping_add(first as u32).wrapping_add(i as u32);
         }
         pack(&lows[..part.len()], shape.low, &mut low[packed_len(first, shape.low)..]);
-        for &place in &places[..part.len()] {
-            // Bytes do not wait for each other, as the same word would for each of its bits.
-            high[place as usize / 8] |= 1 << (place % 8);
+        // Neither do bytes wait for each other, as the same word would for each of its bits, nor parts of the tile.
+        let mut set = |place: u32| high[place as usize / 8] |= 1 << (place % 8);
+        if let ([one, two, three, four], []) = places[..part.len()].as_chunks::<{ TILE / 4 }>() {
+            for (((&a, &b), &c), &d) in one.iter().zip(two).zip(three).zip(four) {
+                [a, b, c, d].into_iter().for_each(&mut set);
+            }
+        } else {
+            places[..part.len()].iter().copied().for_each(set);
         }
     }
 }

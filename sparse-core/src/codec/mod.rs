@@ -36,9 +36,9 @@ mod elias_fano;
 mod pack;
 mod runs;
 
-use crate::Error;
 use crate::error::check_dim;
 use crate::sparse_vec::check_indices;
+use crate::{Error, arch};
 use elias_fano::Shape;
 
 /// How indices are coded; [`code`](Self::code) is the first byte of an encoding.
@@ -240,6 +240,14 @@ impl Scan {
     fn of(dim: u64, indices: &[u32], base: u32) -> Self {
         debug_assert!(dim <= 1 << 32 && indices.first().is_none_or(|&first| first >= base));
         debug_assert!(check_indices(dim + u64::from(base), indices).is_ok());
+        arch::fastest(
+            #[inline(always)]
+            || Self::of_all(dim, indices, base),
+        )
+    }
+
+    #[inline(always)]
+    fn of_all(dim: u64, indices: &[u32], base: u32) -> Self {
         let mut scan = Self { dim, count: indices.len(), blocks: 0, runs: 0 };
         // So that the first index starts a run even if it skips nothing.
         scan.runs = usize::from(indices.first() == Some(&base));

@@ -5,6 +5,7 @@
 mod codecs;
 mod elements;
 mod frames;
+mod parallel;
 mod random;
 mod samples;
 mod selection;

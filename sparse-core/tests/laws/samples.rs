@@ -161,7 +161,7 @@ pub(crate) fn dense<T: Sample>() -> BoxedStrategy<Vec<T>> {
     prop_oneof![4 => values(0..100), 1 => long].boxed()
 }
 
-fn long<T: Sample>(len: usize, seed: u64, style: u32) -> Vec<T> {
+pub(crate) fn long<T: Sample>(len: usize, seed: u64, style: u32) -> Vec<T> {
     let alphabet = T::alphabet();
     let pick = |bits: u64| match style {
         0 => T::from_seed(bits),

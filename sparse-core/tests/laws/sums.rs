@@ -6,13 +6,15 @@ use sparse_core::{
 use std::collections::BTreeMap;
 
 use crate::samples::{
-    Sample, assert_same, assert_same_vec, check, dense, small_value, sparse, sparse_vecs, value, values,
+    Sample, assert_same, assert_same_vec, check, code, dense, numbers, small_value, sparse, sparse_vecs,
+    value, values,
 };
 
 crate::for_each_type!(
     merge_equals_the_sum_of_each_index,
     merge_is_commutative_up_to_operand_order,
     merging_to_used_memory_is_merging,
+    long_vectors_merge_as_their_entries_do,
     reduce_equals_the_sequential_sum,
     reduce_of_one_is_identity,
     reduce_equals_merging_when_sums_are_exact,
@@ -51,6 +53,41 @@ fn assert_same_result<T: Sample>(
 
 fn merge_equals_the_sum_of_each_index<T: Sample>(runner: &mut TestRunner) {
     check(runner, sparse_vecs::<T>(2..=2, value), |vecs| {
+        assert_same_result(merge(&vecs[0], &vecs[1]), sum_by_index(&vecs))
+    });
+}
+
+/// Long enough for the blocks that a merge goes by, of 4096 entries, two at a time.
+fn long_vectors_merge_as_their_entries_do<T: Sample>(runner: &mut TestRunner) {
+    let len = || prop_oneof![0_usize..3, 4090_usize..4100, 8186_usize..8199, 0_usize..20_000];
+    let input = (len(), len(), 0_u32..6, code(), any::<bool>());
+    let mut runner = TestRunner::new(ProptestConfig { cases: 24, ..runner.config().clone() });
+    check(&mut runner, input, |(left, right, style, seed, loud)| {
+        let skip = |one_in: u64| {
+            let mut state = numbers(seed ^ one_in);
+            move |at: &u32| *at > 0 && !state.next().unwrap().is_multiple_of(one_in)
+        };
+        let (left, right): (Vec<u32>, Vec<u32>) = match style {
+            // Identical, one inside the other, mixed, in runs, apart, and many between two neighbours.
+            0 => ((0..left as u32).collect(), (0..left as u32).collect()),
+            1 => ((0..left as u32).collect(), (0..left as u32).filter(skip(3)).collect()),
+            2 => ((0..).filter(skip(2)).take(left).collect(), (0..).filter(skip(3)).take(right).collect()),
+            3 => {
+                let runs = |from: u32| (from..).filter(|at| at / 70 % 2 == 0).map(|at| at * 3);
+                (runs(0).take(left).collect(), runs(50).take(right).collect())
+            }
+            4 => ((0..left as u32).collect(), (0..right as u32).map(|at| at + left as u32).collect()),
+            _ => (
+                (0..left as u32).map(|at| at * 60_000).collect(),
+                (0..right as u32).map(|at| at * 3).collect(),
+            ),
+        };
+        // Half the time no sum overflows, so that all entries are looked at.
+        let value = if loud { value::<T> } else { small_value };
+        let vecs = [(left, 1), (right, 2)].map(|(indices, side)| {
+            let values = numbers(seed ^ side).map(value).take(indices.len()).collect();
+            SparseVec::new(1 << 32, indices, values).unwrap()
+        });
         assert_same_result(merge(&vecs[0], &vecs[1]), sum_by_index(&vecs))
     });
 }

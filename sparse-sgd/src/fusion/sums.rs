@@ -128,6 +128,9 @@ impl<'o, T: Transport> Sums<'o, T> {
             if let Some(sent) = sent {
                 self.model.feedback.settle(bucket, sent, put_back.as_ref())?;
             }
+            if let Some(put_back) = put_back {
+                self.communicator.recycle(put_back);
+            }
             settled.push(sum);
         }
         // From here on nothing can fail.
@@ -155,7 +158,10 @@ impl<'o, T: Transport> Sums<'o, T> {
                 // Memory for the next step.
                 self.model.packed[bucket] = sum;
             }
-            (sum, _) => update.apply(values, &sum),
+            (sum, _) => {
+                update.apply(values, &sum);
+                self.communicator.recycle(sum);
+            }
         }
     }
 

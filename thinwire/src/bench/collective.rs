@@ -65,12 +65,18 @@ impl Contender for Collective<'_> {
         match &mut self.operation {
             Operation::Dense { .. } => {}
             Operation::Sparse { algorithm, result, .. } => {
-                *result = None;
+                if let Some(result) = result.take() {
+                    self.communicator.recycle(result);
+                }
                 if let SparseAlgorithm::DsarQuantized { step, .. } = algorithm {
                     *step += 1;
                 }
             }
-            Operation::Gtopk { result, .. } => *result = None,
+            Operation::Gtopk { result, .. } => {
+                if let Some(result) = result.take() {
+                    self.communicator.recycle(result);
+                }
+            }
         }
     }
 

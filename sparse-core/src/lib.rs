@@ -72,7 +72,7 @@ pub use element::{DType, Element};
 pub use error::{Error, ErrorKind};
 pub use layers::{top_k_per_bucket, top_k_per_layer};
 pub use memory::{Memory, Reusable};
-pub use merge::{merge, merge_in, merge_into};
+pub use merge::{merge, merge_in};
 #[cfg(feature = "rayon")]
 pub use parallel::top_k_into_parallel;
 pub use random::{Draw, random_k};

@@ -33,38 +33,6 @@ pub fn merge_in<T: Element>(
     Ok(SparseVec::from_sorted(left.dim(), indices, values))
 }
 
-/// [`merge`] to the memory of a vector that is no longer needed. Allocates only where that is too small.
-///
-/// ```
-/// use sparse_core::{SparseVec, merge_into};
-///
-/// let one = |at, value| SparseVec::new(9, vec![at], vec![value]);
-/// let mut sum = SparseVec::default();
-/// for _ in 0..3 {
-///     merge_into(&one(2, 1.5_f32)?, &one(7, -1.0)?, &mut sum)?;
-///     assert_eq!((sum.dim(), sum.indices()), (9, &[2, 7][..]));
-/// }
-/// # Ok::<(), sparse_core::Error>(())
-/// ```
-///
-/// # Errors
-/// As [`merge`]; `sum` then has no entries.
-pub fn merge_into<T: Element>(
-    left: &SparseVec<T>,
-    right: &SparseVec<T>,
-    sum: &mut SparseVec<T>,
-) -> Result<(), Error> {
-    sum.refill(left.dim(), |indices, values| {
-        left.check_same_dim(right)?;
-        indices.resize(left.nnz() + right.nnz(), 0);
-        values.resize(left.nnz() + right.nnz(), T::ZERO);
-        let entries = merge_to(left, right, indices, values)?;
-        indices.truncate(entries);
-        values.truncate(entries);
-        Ok(())
-    })
-}
-
 /// Writes the sum, and says how many entries it has.
 fn merge_to<T: Element>(
     left: &SparseVec<T>,

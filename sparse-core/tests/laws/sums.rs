@@ -1,19 +1,20 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sparse_core::{
-    Accumulator, DType, Error, SparseVec, add_assign, clear, merge, merge_into, reduce, scatter_add,
+    Accumulator, DType, Error, Memory, SparseVec, Stream, add_assign, clear, merge, merge_in, reduce,
+    reduce_views, reduce_views_in, scatter_add,
 };
 use std::collections::BTreeMap;
 
 use crate::samples::{
-    Sample, assert_same, assert_same_vec, check, code, dense, numbers, small_value, sparse, sparse_vecs,
-    value, values,
+    Sample, assert_same, assert_same_vec, check, code, dense, numbers, small_value, sparse_vecs, value,
+    values,
 };
 
 crate::for_each_type!(
     merge_equals_the_sum_of_each_index,
     merge_is_commutative_up_to_operand_order,
-    merging_to_used_memory_is_merging,
+    memory_that_was_used_changes_no_result,
     long_vectors_merge_as_their_entries_do,
     reduce_equals_the_sequential_sum,
     reduce_of_one_is_identity,
@@ -92,11 +93,55 @@ fn long_vectors_merge_as_their_entries_do<T: Sample>(runner: &mut TestRunner) {
     });
 }
 
-fn merging_to_used_memory_is_merging<T: Sample>(runner: &mut TestRunner) {
-    check(runner, (sparse_vecs::<T>(2..=2, value), sparse::<T>()), |(vecs, mut used)| {
-        let merged = merge_into(&vecs[0], &vecs[1], &mut used);
-        prop_assert!(merged.is_ok() || used.nnz() == 0);
-        assert_same_result(merged.map(|()| used), merge(&vecs[0], &vecs[1]))
+fn memory_that_was_used_changes_no_result<T: Sample>(runner: &mut TestRunner) {
+    // Long enough for their memory to be kept.
+    let lengths = (4096_usize..12_000, 4096_usize..12_000);
+    check(runner, (any::<u64>(), lengths), |(seed, (left, right))| {
+        let memory = Memory::new();
+        let dirty: Vec<_> =
+            (0..4).map(|_| (memory.any(24_000, 7), memory.any(24_000, T::small(3)))).collect();
+        dirty.into_iter().for_each(|(indices, values)| {
+            memory.put(indices);
+            memory.put(values);
+        });
+        let [left, right] = [(left, 1), (right, 2)].map(|(entries, side)| {
+            let gaps = numbers(seed ^ side).map(|number| 1 + number as u32 % 5);
+            let indices = gaps.scan(0, |at, gap| Some(std::mem::replace(at, *at + gap))).take(entries);
+            let values = numbers(seed ^ side ^ 4).map(small_value).take(entries);
+            SparseVec::<T>::new(1 << 16, indices.collect(), values.collect()).unwrap()
+        });
+        let merged = merge_in(&left, &right, &memory);
+        assert_same_result(merged.clone(), merge(&left, &right))?;
+        merged.into_iter().for_each(|sum| memory.put(sum));
+        let views = [left.view(), right.view()];
+        assert_same_result(reduce_views_in(&views, &memory), reduce_views(&views))?;
+        let part = left.view_of(100..40_000);
+        assert_same_result(Ok(part.to_vec_in(&memory)), Ok(part.to_vec()))?;
+        let (in_used, in_new) = (left.clone().top_k_in(3000, &memory), left.clone().top_k(3000));
+        assert_same_result(Ok(in_used.0), Ok(in_new.0))?;
+        assert_same_result(Ok(in_used.1), Ok(in_new.1))?;
+        let dense = left.to_dense_in(&memory);
+        assert_same_result(
+            SparseVec::from_dense_in(&dense, &memory),
+            SparseVec::from_dense(&left.to_dense()),
+        )?;
+        memory.put(dense);
+        let parts = [left.clone(), right.clone()];
+        assert_same_result(SparseVec::concat_in(&parts, &memory), SparseVec::concat(&parts))?;
+        let streams = || [&left, &right].map(|vec| Stream::Sparse(vec.clone()));
+        let ([a, b], [c, d]) = (streams(), streams());
+        assert_same_result(
+            a.merge_in(b, &memory).and_then(Stream::into_sparse),
+            c.merge(d).and_then(Stream::into_sparse),
+        )?;
+        let mut sums = [Accumulator::new_in(1 << 16, &memory), Accumulator::new(1 << 16)];
+        for sum in &mut sums {
+            sum.add_sparse(&left).unwrap();
+            sum.add_sparse(&right).unwrap();
+        }
+        let [used, new] = sums;
+        let found = used.finish_in(&memory).and_then(|sum| SparseVec::from_dense(&sum));
+        assert_same_result(found, new.finish().and_then(|sum| SparseVec::from_dense(&sum)))
     });
 }
 
@@ -220,7 +265,6 @@ fn operands_of_other_dimensions_are_refused<T: Sample>(runner: &mut TestRunner) 
         let other = SparseVec::<T>::empty(left + more).unwrap();
         let vec = SparseVec::from_dense(&values).unwrap();
         prop_assert_eq!(merge(&vec, &other).map(|_| ()), refused.clone());
-        prop_assert_eq!(merge_into(&vec, &other, &mut vec.clone()), refused.clone());
         prop_assert_eq!(reduce(&[vec, other.clone()]).map(|_| ()), refused.clone());
         prop_assert_eq!(scatter_add(&mut values, &other), refused.clone());
         prop_assert_eq!(clear(&mut values, &other), refused.clone());

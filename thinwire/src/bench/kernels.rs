@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
-use sparse_core::{SparseVec, codec, merge, merge_into, scatter_add, top_k_into};
+use sparse_core::{Memory, SparseVec, codec, merge_in, scatter_add, top_k_into};
 use sparse_quant::{Norm, Qsgd, Quantizer as _, Seed};
 use transport::Rank;
 
@@ -168,10 +168,12 @@ fn topk(inputs: &Inputs) -> anyhow::Result<Row> {
 fn merge_two(inputs: &Inputs) -> anyhow::Result<Row> {
     let Inputs { left, right, .. } = inputs;
     let reads = [left, right].map(|vec| [bytes(vec.indices()), bytes(vec.values())]);
-    let mut sum = merge(left, right)?;
-    inputs.measure("merge", reads.as_flattened(), Some(sum.nnz()), || {
-        merge_into(left, right, &mut sum)?;
-        black_box(&sum);
+    let memory = Memory::new();
+    let sum = merge_in(left, right, &memory)?;
+    let entries = sum.nnz();
+    memory.put(sum);
+    inputs.measure("merge", reads.as_flattened(), Some(entries), || {
+        memory.put(black_box(merge_in(left, right, &memory)?));
         Ok(())
     })
 }

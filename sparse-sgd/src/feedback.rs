@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "rayon")]
+use rayon::prelude::*;
 use sparse_core::{SparseVec, TopK, clear, scatter_add};
 
 /// Residual and velocity of one rank over all parameters, end to end: what an [`Optimizer`](crate::Optimizer) with a sparse
@@ -52,6 +54,10 @@ struct Selected {
 
 /// Entries that are computed, and then looked at for large ones while they are in the cache.
 const PART: usize = 1024;
+
+/// As [`PART`], by one of several threads.
+#[cfg(feature = "rayon")]
+const SHARE: usize = 1 << 14;
 
 impl Feedback {
     /// Of so many entries, in one bucket, with nothing gathered yet.
@@ -125,21 +131,59 @@ impl Feedback {
         found.map(|()| used)
     }
 
-    fn add(&mut self, range: Range<usize>, gradient: &[f32], factor: f32) {
-        let momentum = self.momentum;
-        let residual = self.residual[range.clone()].iter();
-        let next = self.next_residual[range.clone()].iter_mut();
-        if self.velocity.is_empty() {
-            for ((next, v), g) in next.zip(residual).zip(gradient) {
-                *next = v + factor * g;
-            }
-        } else {
-            let velocity = self.velocity[range.clone()].iter().zip(&mut self.next_velocity[range]);
-            for (((next, v), (u, next_u)), g) in next.zip(residual).zip(velocity).zip(gradient) {
-                *next_u = momentum * u + factor * g;
-                *next = v + *next_u;
-            }
+    /// [`accumulate`](Self::accumulate) by the threads of the rayon pool that this is called in: the same state and entries,
+    /// bit for bit, however many there are.
+    ///
+    /// # Errors
+    /// As [`accumulate`](Self::accumulate).
+    ///
+    /// # Panics
+    /// As [`accumulate`](Self::accumulate).
+    #[cfg(feature = "rayon")]
+    pub fn accumulate_parallel<'a>(
+        &mut self,
+        bucket: usize,
+        gradients: impl IntoIterator<Item = &'a [f32]>,
+        factor: f32,
+        k: usize,
+    ) -> Result<SparseVec<f32>, sparse_core::Error> {
+        let Selected { entries, mut selection, mut used } = std::mem::take(&mut self.buckets[bucket]);
+        selection.start(entries.len(), k);
+        // Without momentum all of these are empty.
+        let velocity = if self.velocity.is_empty() { 0..0 } else { entries.clone() };
+        let (mut v, mut u) = (&self.residual[entries.clone()], &self.velocity[velocity.clone()]);
+        let mut next_v = &mut self.next_residual[entries.clone()];
+        let mut next_u = &mut self.next_velocity[velocity];
+        let mut parts = Vec::with_capacity(entries.len() / SHARE + 1);
+        for gradient in gradients.into_iter().flat_map(|gradient| gradient.chunks(SHARE)) {
+            let len = gradient.len();
+            let moving = if self.momentum == 0.0 { 0 } else { len };
+            let state = State {
+                residual: split_off(&mut v, len),
+                velocity: split_off(&mut u, moving),
+                next_residual: split_off_mut(&mut next_v, len),
+                next_velocity: split_off_mut(&mut next_u, moving),
+            };
+            parts.push((state, gradient));
         }
+        let momentum = self.momentum;
+        selection.see_parallel(
+            parts.into_par_iter().map(|(state, gradient)| state.add(gradient, momentum, factor)),
+        );
+        let found = selection.finish_into(&self.next_residual[entries.clone()], &mut used);
+        self.buckets[bucket] = Selected { entries, selection, used: SparseVec::default() };
+        found.map(|()| used)
+    }
+
+    fn add(&mut self, range: Range<usize>, gradient: &[f32], factor: f32) {
+        let velocity = if self.velocity.is_empty() { 0..0 } else { range.clone() };
+        let state = State {
+            residual: &self.residual[range.clone()],
+            velocity: &self.velocity[velocity.clone()],
+            next_residual: &mut self.next_residual[range],
+            next_velocity: &mut self.next_velocity[velocity],
+        };
+        state.add(gradient, self.momentum, factor);
     }
 
     /// Clears what was sent of a bucket, and takes back what came back. Work only on those entries.
@@ -171,6 +215,47 @@ impl Feedback {
         std::mem::swap(&mut self.residual, &mut self.next_residual);
         std::mem::swap(&mut self.velocity, &mut self.next_velocity);
     }
+}
+
+/// Part of the state, and of what replaces it. Without momentum there is no velocity.
+struct State<'a> {
+    residual: &'a [f32],
+    velocity: &'a [f32],
+    next_residual: &'a mut [f32],
+    next_velocity: &'a mut [f32],
+}
+
+impl<'a> State<'a> {
+    /// Computes the next state, and returns its residual.
+    fn add(self, gradient: &[f32], momentum: f32, factor: f32) -> &'a [f32] {
+        let next = self.next_residual.iter_mut().zip(self.residual);
+        if self.velocity.is_empty() {
+            for ((next, v), g) in next.zip(gradient) {
+                *next = v + factor * g;
+            }
+        } else {
+            let velocity = self.velocity.iter().zip(self.next_velocity);
+            for (((next, v), (u, next_u)), g) in next.zip(velocity).zip(gradient) {
+                *next_u = momentum * u + factor * g;
+                *next = v + *next_u;
+            }
+        }
+        self.next_residual
+    }
+}
+
+#[cfg(feature = "rayon")]
+fn split_off<'a>(from: &mut &'a [f32], len: usize) -> &'a [f32] {
+    let (first, rest) = from.split_at(len);
+    *from = rest;
+    first
+}
+
+#[cfg(feature = "rayon")]
+fn split_off_mut<'a>(from: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let (first, rest) = std::mem::take(from).split_at_mut(len);
+    *from = rest;
+    first
 }
 
 #[cfg(test)]
@@ -259,6 +344,44 @@ mod tests {
                 let once = again();
                 prop_assert_eq!(once, again());
                 prop_assert_eq!(&before, &(bits(feedback.residual()), bits(feedback.velocity())));
+            }
+        }
+    }
+    #[test]
+    fn any_number_of_threads_accumulates_the_same() {
+        let len = 5 * SHARE + 77;
+        // Few different values, so that many tie, and some that are not numbers.
+        let gradient = |step: usize| -> Vec<f32> {
+            let value = |i: usize| if i % 30_011 == step { f32::NAN } else { (i * 7919 % 101) as f32 };
+            (0..len).map(|i| value(i * step) - 50.0).collect()
+        };
+        for (momentum, threads) in [(0.0, 1), (0.9, 2), (0.9, 3), (0.0, 8), (0.9, 8)] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut both = [0; 2].map(|_| Feedback::new(len, momentum, true));
+            both.iter_mut().for_each(|feedback| feedback.part([10..len, 0..10].into_iter()));
+            for step in 1..5 {
+                let gradient = gradient(step);
+                for (bucket, entries, k) in [(0, 10..len, 500), (1, 0..10, 3)] {
+                    let gradients = || {
+                        [entries.start..entries.end / 3 + 5, entries.end / 3 + 5..entries.end]
+                            .map(|part| &gradient[part])
+                    };
+                    let [serial, parallel] = &mut both;
+                    let expected = serial.accumulate(bucket, gradients(), 0.5, k).unwrap();
+                    let found =
+                        pool.install(|| parallel.accumulate_parallel(bucket, gradients(), 0.5, k).unwrap());
+                    assert_eq!(
+                        (found.indices(), bits(found.values())),
+                        (expected.indices(), bits(expected.values()))
+                    );
+                    assert!(found.nnz() == k);
+                    serial.settle(bucket, expected, None).unwrap();
+                    parallel.settle(bucket, found, None).unwrap();
+                }
+                both.iter_mut().for_each(Feedback::commit);
+                let [serial, parallel] =
+                    both.each_ref().map(|both| (bits(both.residual()), bits(both.velocity())));
+                assert!(serial == parallel, "{threads} threads, momentum {momentum}, step {step}");
             }
         }
     }

@@ -365,7 +365,7 @@ that of the full size.
 
 With --groups, `hierarchical_` and a name is the row of an algorithm that knows of the groups; the other one's ranks do not, and most of
 their messages share the hosts' links. The formula of a hierarchy adds up what shares a link: it holds where bytes
-alone count, and where latency does, one rank's messages travel while another's leave, and it says too much.
+alone count and the groups are a power of two; elsewhere one rank's messages travel while another's leave, and it says too much.
 
 The keys of the JSON objects: algorithm, ranks, dim, nnz, virtual_ms, formula_ms, lower_bound_ms, bytes_max (sent or
 received, at the rank with the most), rounds (messages that wait for each other), scale.

@@ -1,6 +1,6 @@
 //! One collective in flight: its tags, its check, its deadline, and what its failure does.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -337,35 +337,35 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-/// The ranks that a collective waits for, for warnings and timeouts.
+/// The ranks that a collective waits for, for warnings and timeouts: a place for each receive that waits.
 #[derive(Default)]
-struct Waiting(Mutex<BTreeMap<Rank, usize>>);
+struct Waiting(Mutex<Vec<Option<Rank>>>);
 
 impl Waiting {
     fn enter(&self, rank: Rank) -> Wait<'_> {
-        *lock(&self.0).entry(rank).or_default() += 1;
-        Wait { waiting: self, rank }
+        let mut places = lock(&self.0);
+        places.push(Some(rank));
+        Wait { waiting: self, place: places.len() - 1 }
     }
 
     fn ranks(&self) -> Vec<Rank> {
-        lock(&self.0).keys().copied().collect()
+        let ranks: BTreeSet<_> = lock(&self.0).iter().flatten().copied().collect();
+        ranks.into_iter().collect()
     }
 }
 
 struct Wait<'w> {
     waiting: &'w Waiting,
-    rank: Rank,
+    place: usize,
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.waiting.0);
-        if let Some(count) = waiting.get_mut(&self.rank) {
-            *count -= 1;
-            if *count == 0 {
-                waiting.remove(&self.rank);
-            }
+        let mut places = lock(&self.waiting.0);
+        if let Some(place) = places.get_mut(self.place) {
+            *place = None;
         }
+        while places.pop_if(|place| place.is_none()).is_some() {}
     }
 }
 

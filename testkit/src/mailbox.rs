@@ -1,14 +1,20 @@
 //! The matching engine of a back end: one sender's messages to one receiver, keyed by tag.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use transport::{Error, Scope, Tag};
+
+use self::tags::Tags;
+
+mod line;
+mod tags;
+
+pub(crate) use line::Line;
 
 /// What a queued message costs the window beside its payload, in bytes.
 ///
@@ -138,7 +144,12 @@ impl Mailbox {
     pub(crate) fn waited_for(&self) -> Vec<Tag> {
         let state = self.lock();
         let waited = state.tags.iter().filter(|(_, queue)| queue.receivers.len() > queue.messages.len());
-        waited.map(|(tag, _)| *tag).collect()
+        waited.map(|(tag, _)| tag).collect()
+    }
+
+    /// Whether it holds neither messages nor receives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().tags.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -228,8 +239,7 @@ struct Receipt {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In an order that is the same in every run.
-    tags: HashMap<Tag, Queue, BuildHasherDefault<DefaultHasher>>,
+    tags: Tags<Queue>,
     window: usize,
     /// The cost of all messages that are accepted and that no receive is posted for.
     used: usize,
@@ -244,11 +254,11 @@ struct State {
 /// One tag's messages and receives; `messages[i]` belongs to `receivers[i]`.
 #[derive(Debug, Default)]
 struct Queue {
-    messages: VecDeque<Message>,
+    messages: Line<Message>,
     /// So many messages at the front have completed sends; the rest wait for room.
     accepted: usize,
     /// In the order of their ids.
-    receivers: VecDeque<Receiver>,
+    receivers: Line<Receiver>,
     /// How many messages the peer was asked for that have not come yet.
     asked: usize,
 }
@@ -274,7 +284,7 @@ impl State {
         let id = self.new_id();
         let mut message = Message { id, payload, receipt: None };
         let cost = message.cost();
-        let queue = self.tags.entry(tag).or_default();
+        let queue = self.tags.get_or_default(tag);
         queue.asked = queue.asked.saturating_sub(1);
         let position = queue.messages.len();
         if let Some(receiver) = queue.receivers.get_mut(position) {
@@ -300,7 +310,7 @@ impl State {
         if self.abort_of(tag).is_some() {
             return id;
         }
-        let queue = self.tags.entry(tag).or_default();
+        let queue = self.tags.get_or_default(tag);
         let position = queue.receivers.len();
         queue.receivers.push_back(Receiver { id, waker: None });
         if position < queue.accepted {
@@ -316,7 +326,7 @@ impl State {
         if let Some(error) = self.abort_of(tag) {
             return Poll::Ready(Err(error.clone()));
         }
-        let Some(queue) = self.tags.get_mut(&tag) else { return Poll::Pending };
+        let Some(queue) = self.tags.get_mut(tag) else { return Poll::Pending };
         let Some(position) = queue.position(id) else { return Poll::Pending };
         let message = queue.messages.remove(position);
         if message.is_none() && self.receives_closed.is_none() {
@@ -339,7 +349,7 @@ impl State {
     }
 
     fn withdraw_receive(&mut self, tag: Tag, id: u64) -> Option<Waker> {
-        let queue = self.tags.get_mut(&tag)?;
+        let queue = self.tags.get_mut(tag)?;
         let position = queue.position(id)?;
         queue.receivers.remove(position);
         let (messages, receivers) = (queue.messages.len(), queue.receivers.len());
@@ -359,7 +369,7 @@ impl State {
     /// Completes the oldest waiting sends while there is room.
     fn release(&mut self, wake: &mut Vec<Waker>) {
         while let Some(tag) = self.waiting.first_key_value().map(|(_, tag)| *tag) {
-            let cost = self.tags.get(&tag).and_then(Queue::first_waiting).map_or(0, Message::cost);
+            let cost = self.tags.get(tag).and_then(Queue::first_waiting).map_or(0, Message::cost);
             if !fits(self.used, cost, self.window) {
                 return;
             }
@@ -370,7 +380,7 @@ impl State {
 
     /// Completes the send of a tag's first waiting message; the tag's next one becomes the first.
     fn accept_first_waiting(&mut self, tag: Tag, wake: &mut Vec<Waker>) {
-        let Some(queue) = self.tags.get_mut(&tag) else { return };
+        let Some(queue) = self.tags.get_mut(tag) else { return };
         let Some(message) = queue.messages.get_mut(queue.accepted) else { return };
         self.waiting.remove(&message.id);
         wake.extend(message.complete(Ok(())));
@@ -386,19 +396,19 @@ impl State {
         }
         self.sends_closed = Some(error.clone());
         self.waiting.clear();
-        for queue in self.tags.values_mut() {
-            for mut message in queue.messages.drain(queue.accepted..) {
+        for (_, queue) in self.tags.iter_mut() {
+            for mut message in queue.messages.drain(queue.accepted) {
                 wake.extend(message.complete(Err(error.clone())));
             }
         }
-        self.tags.retain(|_, queue| !queue.is_empty());
+        self.forget_empty();
     }
 
     fn close_receives(&mut self, error: &Error, wake: &mut Vec<Waker>) {
         if self.receives_closed.is_none() {
             self.receives_closed = Some(error.clone());
             // They find out why when they are polled, unless there is a message after all.
-            let receivers = self.tags.values_mut().flat_map(|queue| &mut queue.receivers);
+            let receivers = self.tags.iter_mut().flat_map(|(_, queue)| queue.receivers.iter_mut());
             wake.extend(receivers.filter_map(|receiver| receiver.waker.take()));
         }
     }
@@ -409,13 +419,14 @@ impl State {
         }
         self.aborted.push((scope, error.clone()));
         let _dropped = self.drain(scope, &Err(error.clone()), wake);
-        let ended = self.tags.extract_if(|tag, _| scope.covers(*tag));
-        wake.extend(ended.flat_map(|(_, queue)| queue.receivers).filter_map(|receiver| receiver.waker));
+        for mut queue in self.tags.extract_if(|tag, _| scope.covers(tag)) {
+            wake.extend(queue.receivers.drain(0).filter_map(|receiver| receiver.waker));
+        }
         true
     }
 
     fn take(&mut self, tag: Tag) -> Option<Bytes> {
-        let queue = self.tags.get_mut(&tag).filter(|queue| !queue.receivers.is_empty())?;
+        let queue = self.tags.get_mut(tag).filter(|queue| !queue.receivers.is_empty())?;
         let message = queue.messages.pop_front()?;
         queue.receivers.pop_front();
         queue.accepted -= 1;
@@ -424,7 +435,7 @@ impl State {
     }
 
     fn ask(&mut self, tag: Tag) -> bool {
-        let Some(queue) = self.tags.get_mut(&tag) else { return false };
+        let Some(queue) = self.tags.get_mut(tag) else { return false };
         let missing = queue.receivers.len() > queue.messages.len() + queue.asked;
         queue.asked += usize::from(missing);
         missing
@@ -438,19 +449,19 @@ impl State {
         wake: &mut Vec<Waker>,
     ) -> Vec<(Tag, Bytes)> {
         let mut drained = Vec::new();
-        for (tag, queue) in self.tags.iter_mut().filter(|(tag, _)| scope.covers(**tag)) {
-            for (position, mut message) in queue.messages.drain(..).enumerate() {
+        for (tag, queue) in self.tags.iter_mut().filter(|(tag, _)| scope.covers(*tag)) {
+            for (position, mut message) in queue.messages.drain(0).enumerate() {
                 if position >= queue.accepted {
                     self.waiting.remove(&message.id);
                     wake.extend(message.complete(outcome.clone()));
                 } else if position >= queue.receivers.len() {
                     self.used -= message.cost();
                 }
-                drained.push((*tag, message.payload));
+                drained.push((tag, message.payload));
             }
             queue.accepted = 0;
         }
-        self.tags.retain(|_, queue| !queue.is_empty());
+        self.forget_empty();
         self.release(wake);
         drained
     }
@@ -465,15 +476,19 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tag: Tag) {
-        if self.tags.get(&tag).is_some_and(Queue::is_empty) {
-            self.tags.remove(&tag);
+        if self.tags.get(tag).is_some_and(Queue::is_empty) {
+            self.tags.remove(tag);
         }
+    }
+
+    fn forget_empty(&mut self) {
+        self.tags.extract_if(|_, queue| queue.is_empty()).for_each(drop);
     }
 }
 
 impl Queue {
     fn position(&self, receiver: u64) -> Option<usize> {
-        self.receivers.binary_search_by_key(&receiver, |receiver| receiver.id).ok()
+        self.receivers.place_of(&receiver, |receiver| receiver.id)
     }
 
     fn first_waiting(&self) -> Option<&Message> {

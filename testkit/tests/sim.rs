@@ -111,6 +111,30 @@ fn ranks_of_one_host_share_its_link_and_pass_messages_by_memory() {
 }
 
 #[test]
+fn ranks_of_one_group_have_links_of_their_own_to_each_other() {
+    // Groups {0, 1, 2}, {3, 4, 5}: 1 and 2 share the link of 0 inside, 3 and 4 that of its host, and neither pair waits for the other.
+    let groups = network(6).groups(3, micros(1), 1e10);
+    let times = incast(&groups, &[(1, 10_000), (2, 10_000), (3, 1000), (4, 1000)]);
+    assert_eq!(times, [micros(3), micros(3), micros(11), micros(12)]);
+    // A rank's messages follow each other inside as outside, and to itself take no time.
+    let run = sim::run(&groups, |world| async move {
+        let rank = world.rank().0;
+        let sent: Vec<_> = if rank == 0 {
+            (0..6).map(|to| world.send(Rank(to), TAG, zeros(10_000))).collect()
+        } else {
+            Vec::new()
+        };
+        world.recv(Rank(0), TAG).await.unwrap();
+        let arrived = world.now();
+        for send in sent {
+            send.await.unwrap();
+        }
+        arrived
+    });
+    assert_eq!(run.unwrap().outputs, [0, 2, 3, 20, 30, 40].map(micros));
+}
+
+#[test]
 fn a_straggler_is_slow_in_both_directions() {
     // All hosts are slow: so is everything but the latency.
     assert_eq!(incast(&network(2).stragglers(1.0, 4.0), &[(1, 1000)]), [micros(14)]);

@@ -120,6 +120,29 @@ impl Algorithm {
         })
     }
 
+    /// What it costs in a hierarchy of groups of so many ranks, who share the link across and have their own inside.
+    pub(crate) fn hierarchical_cost(
+        self,
+        work: &Workload,
+        size: usize,
+        inside: &Link,
+        across: &Link,
+    ) -> anyhow::Result<Cost> {
+        let groups = work.ranks / size.max(1);
+        let shared =
+            Link::new(across.alpha, across.beta * size as f64).overhead(across.overhead * size as f64);
+        Ok(match self.method(0)? {
+            Method::Dense(algorithm) => cost::hierarchical_dense(algorithm, work, groups, inside, &shared),
+            Method::Sparse(algorithm) => cost::hierarchical_sparse(&algorithm, work, groups, inside, &shared),
+            Method::Gtopk(algorithm) => {
+                // Of the others one rank of each group goes across.
+                let link = if algorithm == GtopkAlgorithm::Exact { &shared } else { across };
+                cost::hierarchical_gtopk(algorithm, work, groups, inside, link)
+            }
+            other => anyhow::bail!("there is no formula of {other:?}"),
+        })
+    }
+
     /// One line a name, for the help.
     pub(crate) fn describe_all() -> String {
         let mut text = String::from("Algorithms:\n");

@@ -322,6 +322,35 @@ fn a_hierarchy_takes_the_time_that_its_formula_says() {
 }
 
 #[test]
+fn a_hierarchy_of_groups_that_share_a_link_takes_the_time_that_its_formula_says_where_bytes_alone_count() {
+    // Where ranks are folded, one rank's messages leave while another's wait: it takes less.
+    for (ranks, groups) in [(4, 2), (8, 2)] {
+        let size = ranks / groups;
+        for (alpha, least) in [(1e-6, 0.97), (50e-6, 0.0)] {
+            let (inside, beta) = (Link::new(alpha / 10.0, 2e-8), 2e-7);
+            // All ranks of a group use its link, which latency alone does not occupy.
+            let across = Link::new(alpha, size as f64 * beta);
+            let network = Network::new(ranks).alpha(Duration::from_secs_f64(alpha)).rate(1.0 / beta);
+            let network = network.groups(size, Duration::from_secs_f64(inside.alpha), 1.0 / inside.beta);
+            let work = Workload::uniform(ranks, 60_000, 1_200, 4);
+            for algorithm in [
+                Dense(DenseAlgorithm::Ring),
+                Dense(DenseAlgorithm::RecursiveDoubling),
+                Sparse(SparseAlgorithm::SsarSplitAllgather),
+                Sparse(SparseAlgorithm::SsarRecursiveDoubling),
+            ] {
+                let cost = cost_of_hierarchy(&algorithm, &work, groups, &inside, &across);
+                let (time, _) = simulate_hierarchy(&algorithm, &network, groups, |rank| input(&work, rank));
+                let share = time / cost.network;
+                let what =
+                    format!("{algorithm:?}, P = {ranks}, {groups} groups, {alpha}: {cost:?}, but {time} s");
+                assert!(share > least && share < 1.03, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_hierarchy_saves_what_groups_have_in_common_on_the_links_between_hosts() {
     // Four hosts of four ranks each, who share a link of 1 Gbit/s.
     let (ranks, hosts) = (16, 4);

@@ -4,15 +4,16 @@
 //! of them grows alike. A message that needs `w` is done when it has grown by `w` since its turn began; the order of the ends does
 //! not change by who comes later.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use super::network::Time;
 use super::world::Message;
+use crate::mailbox::Line;
 
 #[derive(Default)]
 pub(super) struct Ingress {
     /// The messages of each pair of ranks, of which the first is served.
-    flows: HashMap<(u32, u32), VecDeque<Job>>,
+    flows: HashMap<(u32, u32), Line<Job>>,
     /// Which flow's message ends at which work; the second number makes the keys unique, and the order that of arrival.
     ends: BTreeMap<(Work, u64), (u32, u32)>,
     /// Work done for each flow since the link was last idle, at `since`.
@@ -25,13 +26,13 @@ pub(super) struct Ingress {
 type Work = u64;
 
 struct Job {
-    message: Message,
+    message: Box<Message>,
     needs: Time,
 }
 
 impl Ingress {
     /// A message begins to arrive.
-    pub(super) fn join(&mut self, now: Time, message: Message, needs: Time) {
+    pub(super) fn join(&mut self, now: Time, message: Box<Message>, needs: Time) {
         self.advance(now);
         let flow = (message.from, message.to);
         let queue = self.flows.entry(flow).or_default();
@@ -49,12 +50,12 @@ impl Ingress {
     }
 
     /// Takes the message that is done [now](Self::next).
-    pub(super) fn leave(&mut self, now: Time) -> Option<Message> {
+    pub(super) fn leave(&mut self, now: Time) -> Option<Box<Message>> {
         let ((end, _), flow) = self.ends.pop_first()?;
         (self.work, self.since) = (f64::from_bits(end), now);
         let queue = self.flows.get_mut(&flow)?;
         let done = queue.pop_front()?;
-        match queue.front().map(|job| job.needs) {
+        match queue.get(0).map(|job| job.needs) {
             Some(needs) => self.begin(flow, needs),
             None => drop(self.flows.remove(&flow)),
         }

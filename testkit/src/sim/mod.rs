@@ -16,7 +16,7 @@
 //!
 //! A send completes when its message has arrived and is received, or lies within the receiver's window. Aborts and leaving
 //! take no time. Between ranks of one host, and from a rank to itself, messages pass by memory: see
-//! [`Network::hosts`].
+//! [`Network::hosts`]; or ranks of one host have links to each other, slower or faster than it: see [`Network::groups`].
 //!
 //! ```
 //! use std::time::Duration;

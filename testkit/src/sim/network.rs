@@ -20,6 +20,8 @@ pub struct Network {
     ranks_per_host: usize,
     /// Within a host.
     memory: Memory,
+    /// Within a host whose ranks have links to each other.
+    inner: Option<Memory>,
     jitter: Time,
     stragglers: f64,
     slowdown: f64,
@@ -48,6 +50,7 @@ impl Network {
             beta: 0.0,
             ranks_per_host: 1,
             memory: Memory { alpha: 0, beta: 0.0 },
+            inner: None,
             jitter: 0,
             stragglers: 0.0,
             slowdown: 1.0,
@@ -95,6 +98,20 @@ impl Network {
         assert!(ranks_per_host > 0, "a host has at least one rank");
         self.ranks_per_host = ranks_per_host;
         self.memory = Memory { alpha: picoseconds(alpha), beta: beta(bytes_per_second) };
+        self.inner = None;
+        self
+    }
+
+    /// As [`hosts`](Self::hosts), but for messages inside a host each rank has a full-duplex link of its own with this latency and
+    /// rate, which they occupy one after the other as those between hosts do; without overhead, jitter or stragglers.
+    ///
+    /// # Panics
+    /// If a group has no ranks, or unless the rate is above 0.
+    #[must_use]
+    #[track_caller]
+    pub fn groups(mut self, ranks_per_group: usize, alpha: Duration, bytes_per_second: f64) -> Self {
+        self = self.hosts(ranks_per_group, Duration::ZERO, f64::INFINITY);
+        self.inner = Some(Memory { alpha: picoseconds(alpha), beta: beta(bytes_per_second) });
         self
     }
 
@@ -157,22 +174,44 @@ impl Network {
         self
     }
 
-    pub(super) const fn host(&self, rank: u32) -> usize {
-        rank as usize / self.ranks_per_host
+    /// The links over which a message leaves and arrives, if it goes over any: those of the hosts come first, then those of the ranks inside them.
+    pub(super) const fn links(&self, from: u32, to: u32) -> Option<(usize, usize)> {
+        let (here, there) = (from as usize / self.ranks_per_host, to as usize / self.ranks_per_host);
+        if here != there {
+            Some((here, there))
+        } else if from != to && self.inner.is_some() {
+            Some((self.hosts_in_all() + from as usize, self.hosts_in_all() + to as usize))
+        } else {
+            None
+        }
     }
 
-    pub(super) const fn hosts_in_all(&self) -> usize {
+    pub(super) const fn links_in_all(&self) -> usize {
+        self.hosts_in_all() + if self.inner.is_some() { self.ranks } else { 0 }
+    }
+
+    const fn hosts_in_all(&self) -> usize {
         self.ranks.div_ceil(self.ranks_per_host)
     }
 
-    /// For how long a message occupies a host's link.
-    pub(super) fn occupancy(&self, host: usize, bytes: usize) -> Time {
-        let occupancy = self.overhead as f64 + self.length(bytes) * self.beta;
-        (occupancy * self.slowdown_of(host)).round() as Time
+    const fn inner_of(&self, link: usize) -> Option<Memory> {
+        if link < self.hosts_in_all() { None } else { self.inner }
     }
 
-    /// From when a message begins to leave until it begins to arrive; `number` tells the messages apart.
-    pub(super) fn latency(&self, number: u64) -> Time {
+    /// For how long a message occupies a link.
+    pub(super) fn occupancy(&self, link: usize, bytes: usize) -> Time {
+        let occupancy = match self.inner_of(link) {
+            Some(inner) => self.length(bytes) * inner.beta,
+            None => (self.overhead as f64 + self.length(bytes) * self.beta) * self.slowdown_of(link),
+        };
+        occupancy.round() as Time
+    }
+
+    /// From when a message begins to leave over a link until it begins to arrive; `number` tells the messages apart.
+    pub(super) fn latency(&self, link: usize, number: u64) -> Time {
+        if let Some(inner) = self.inner_of(link) {
+            return inner.alpha;
+        }
         let jitter = mix(mix(self.seed) ^ number);
         self.alpha + if self.jitter > 0 { jitter % (self.jitter + 1) } else { 0 }
     }

@@ -155,14 +155,6 @@ struct Sleep {
     planned: Option<When>,
 }
 
-impl Sleep {
-    fn cancel(&mut self) {
-        if let Some(planned) = self.planned.take() {
-            self.world.forget(planned);
-        }
-    }
-}
-
 impl Future for Sleep {
     type Output = ();
 
@@ -170,10 +162,9 @@ impl Future for Sleep {
         if self.world.now() >= self.until {
             return Poll::Ready(());
         }
-        self.cancel();
         // What is beyond the end of time never comes.
         if self.until < Time::MAX {
-            self.planned = Some(self.world.wake_at(self.until, context.waker()));
+            self.planned = Some(self.world.wake_at(self.until, self.planned, context.waker()));
         }
         Poll::Pending
     }
@@ -181,6 +172,8 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        self.cancel();
+        if let Some(planned) = self.planned {
+            self.world.forget(planned);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of a simulation: the clock, what is to happen, links and mailboxes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -28,11 +28,11 @@ struct State {
     now: Time,
     caused: u64,
     agenda: BTreeMap<When, Event>,
-    /// Until when each host's outgoing link is occupied.
-    egress: Vec<Time>,
-    ingress: Vec<Link>,
-    /// From a rank to another. Made when first needed.
-    mailboxes: Map<(u32, u32), Mailbox>,
+    /// By [link](Network::links).
+    egress: Vec<Egress>,
+    ingress: Vec<Ingoing>,
+    /// By the receiver, then by the sender. Made when first needed.
+    mailboxes: Vec<Map<u32, Mailbox>>,
     /// When the last message of a pair began to arrive, where latencies differ.
     last: Map<(u32, u32), Time>,
     /// Messages of each rank that are on their way.
@@ -42,9 +42,20 @@ struct State {
     trace: Vec<Record>,
 }
 
-/// A host's incoming link, and when its next message is done.
+/// A link, as far as it goes out.
 #[derive(Default)]
-struct Link {
+struct Egress {
+    /// Until when it is occupied.
+    until: Time,
+    /// When the first of its messages begins to arrive, which is on the agenda; those after it, in their order, are not yet, so
+    /// that the agenda is short.
+    first: Option<When>,
+    later: VecDeque<(When, Box<Message>)>,
+}
+
+/// A link, as far as it comes in, and when its next message is done.
+#[derive(Default)]
+struct Ingoing {
     ingress: Ingress,
     next: Option<When>,
 }
@@ -57,13 +68,14 @@ enum Leaving {
     Gone,
 }
 
+/// Small, since there are many of them in an order that changes.
 enum Event {
-    /// A message begins to arrive at its host.
-    Head(Message),
-    /// The next message of a host's incoming link is done.
+    /// A message begins to arrive over its link.
+    Head(Box<Message>),
+    /// The next message that comes in over a link is done.
     Done(usize),
     /// A message is there.
-    Arrived(Message),
+    Arrived(Box<Message>),
     Wake(Waker),
 }
 
@@ -89,14 +101,14 @@ pub(super) enum Delivery {
 
 impl World {
     pub(super) fn new(network: &Network) -> Self {
-        let hosts = network.hosts_in_all();
+        let links = network.links_in_all();
         let state = State {
             now: 0,
             caused: 0,
             agenda: BTreeMap::new(),
-            egress: vec![0; hosts],
-            ingress: (0..hosts).map(|_| Link::default()).collect(),
-            mailboxes: Map::default(),
+            egress: (0..links).map(|_| Egress::default()).collect(),
+            ingress: (0..links).map(|_| Ingoing::default()).collect(),
+            mailboxes: vec![Map::default(); network.ranks],
             last: Map::default(),
             travelling: vec![0; network.ranks],
             aborted: Vec::new(),
@@ -127,7 +139,7 @@ impl World {
         let delivery = Arc::new(Mutex::new(Delivery::Travels(None)));
         let bytes = payload.len();
         let (from, to) = (from.0, to.0);
-        let mut message = Message {
+        let mut message = Box::new(Message {
             from,
             to,
             tag,
@@ -136,34 +148,42 @@ impl World {
             posted: now,
             sent: now,
             tail: now.saturating_add(network.by_memory(bytes)),
-        };
+        });
         if let Some(travelling) = state.travelling.get_mut(from as usize) {
             *travelling += 1;
         }
-        let (here, there) = (network.host(from), network.host(to));
-        if here == there {
+        let Some((link, _)) = network.links(from, to) else {
             state.plan(message.tail, Event::Arrived(message));
             return delivery;
+        };
+        let occupancy = network.occupancy(link, bytes);
+        if let Some(Egress { until, .. }) = state.egress.get_mut(link) {
+            message.sent = now.max(*until);
+            *until = message.sent.saturating_add(occupancy);
         }
-        let occupancy = network.occupancy(here, bytes);
-        if let Some(free) = state.egress.get_mut(here) {
-            message.sent = now.max(*free);
-            *free = message.sent.saturating_add(occupancy);
-        }
-        let mut head = message.sent.saturating_add(network.latency(state.caused));
+        let mut head = message.sent.saturating_add(network.latency(link, state.caused));
         if network.has_jitter() {
             let last = state.last.entry((from, to)).or_default();
             head = head.max(*last);
             *last = head;
         }
         message.tail = head.saturating_add(occupancy);
-        state.plan(head, Event::Head(message));
+        state.plan_head(link, head, message);
         delivery
     }
 
-    /// Wakes at a time, unless [`forget`](Self::forget) comes first.
-    pub(super) fn wake_at(&self, time: Time, waker: &Waker) -> When {
-        self.lock().plan(time, Event::Wake(waker.clone()))
+    /// Wakes at a time, unless [`forget`](Self::forget) comes first; what was planned for this before wakes nobody else.
+    pub(super) fn wake_at(&self, time: Time, planned: Option<When>, waker: &Waker) -> When {
+        let mut state = self.lock();
+        match planned.and_then(|when| Some((when, state.agenda.get_mut(&when)?))) {
+            Some((when, Event::Wake(known))) => {
+                known.clone_from(waker);
+                // As if planned anew, since latencies are drawn by the number of what was planned before.
+                state.caused += 1;
+                when
+            }
+            _ => state.plan(time, Event::Wake(waker.clone())),
+        }
     }
 
     pub(super) fn forget(&self, when: When) {
@@ -182,25 +202,27 @@ impl World {
                 waker.wake();
             }
             Event::Head(message) => {
-                let host = self.network.host(message.to);
-                let needs = self.network.occupancy(host, message.payload.len());
-                if let Some(link) = state.ingress.get_mut(host) {
-                    link.ingress.join(now, message, needs);
+                if let Some((out, link)) = self.network.links(message.from, message.to) {
+                    state.plan_later(out, when);
+                    let needs = self.network.occupancy(link, message.payload.len());
+                    if let Some(ingoing) = state.ingress.get_mut(link) {
+                        ingoing.ingress.join(now, message, needs);
+                    }
+                    state.plan_next(link);
                 }
-                state.plan_next(host);
             }
-            Event::Done(host) => {
-                let done = state.ingress.get_mut(host).and_then(|link| link.ingress.leave(now));
-                state.plan_next(host);
+            Event::Done(link) => {
+                let done = state.ingress.get_mut(link).and_then(|ingoing| ingoing.ingress.leave(now));
+                state.plan_next(link);
                 match done {
                     Some(message) if message.tail > now => {
                         state.plan(message.tail, Event::Arrived(message));
                     }
-                    Some(message) => self.arrive(state, message),
+                    Some(message) => self.arrive(state, *message),
                     None => {}
                 }
             }
-            Event::Arrived(message) => self.arrive(state, message),
+            Event::Arrived(message) => self.arrive(state, *message),
         }
         true
     }
@@ -240,7 +262,7 @@ impl World {
         }
         let error = Error::Aborted { by, scope, reason: reason.into() };
         state.aborted.push((scope, error.clone()));
-        for mailbox in state.mailboxes.values() {
+        for mailbox in state.mailboxes.iter().flat_map(Map::values) {
             mailbox.abort(scope, &error);
         }
     }
@@ -252,10 +274,14 @@ impl World {
             *left = Leaving::Soon;
         }
         // Its own operations end at once, and nothing more can be sent to it.
-        for ((_, to), mailbox) in &state.mailboxes {
-            if *to == rank.0 {
-                close_incoming(mailbox, rank);
-            }
+        if let Some(incoming) = state.mailboxes.get_mut(rank.index()) {
+            incoming.retain(|_, mailbox| {
+                let in_use = !mailbox.is_empty();
+                if in_use {
+                    close_incoming(mailbox, rank);
+                }
+                in_use
+            });
         }
         if state.travelling.get(rank.index()) == Some(&0) {
             state.depart(rank.0);
@@ -265,10 +291,13 @@ impl World {
     /// What the receivers of this world wait for: who, from whom, under which tag.
     pub(super) fn waits(&self) -> Vec<(Rank, Rank, Tag)> {
         let state = self.lock();
-        let waits = state.mailboxes.iter().flat_map(|((from, to), mailbox)| {
-            mailbox.waited_for().into_iter().map(|tag| (Rank(*to), Rank(*from), tag))
-        });
-        let mut waits: Vec<_> = waits.collect();
+        let mut waits = Vec::new();
+        for (to, incoming) in state.mailboxes.iter().enumerate() {
+            for (from, mailbox) in incoming {
+                let tags = mailbox.waited_for().into_iter();
+                waits.extend(tags.map(|tag| (Rank::from_index(to), Rank(*from), tag)));
+            }
+        }
         waits.sort_unstable();
         waits
     }
@@ -291,21 +320,51 @@ impl State {
         when
     }
 
-    /// Plans the end of the message that a host's incoming link is done with next.
-    fn plan_next(&mut self, host: usize) {
-        let Some(link) = self.ingress.get_mut(host) else { return };
-        let (planned, next) = (link.next.take(), link.ingress.next());
+    /// Plans when a message that goes out over a link begins to arrive.
+    fn plan_head(&mut self, link: usize, time: Time, message: Box<Message>) {
+        let when = (time, self.caused);
+        self.caused += 1;
+        match self.egress.get_mut(link) {
+            // Latencies that differ may bring it before those that left earlier.
+            Some(Egress { first: Some(first), later, .. })
+                if later.back().map_or(*first, |(last, _)| *last) < when =>
+            {
+                later.push_back((when, message));
+                return;
+            }
+            Some(Egress { first: Some(_), .. }) => {}
+            Some(Egress { first, .. }) => *first = Some(when),
+            None => {}
+        }
+        self.agenda.insert(when, Event::Head(message));
+    }
+
+    /// Plans the message that goes out over a link after the one that begins to arrive now.
+    fn plan_later(&mut self, link: usize, now: When) {
+        let egress = self.egress.get_mut(link).filter(|egress| egress.first == Some(now));
+        if let Some(Egress { first, later, .. }) = egress {
+            let next = later.pop_front();
+            *first = next.as_ref().map(|(when, _)| *when);
+            self.agenda.extend(next.map(|(when, message)| (when, Event::Head(message))));
+        }
+    }
+
+    /// Plans the end of the message that comes in over a link and is done next.
+    fn plan_next(&mut self, link: usize) {
+        let Some(ingoing) = self.ingress.get_mut(link) else { return };
+        let (planned, next) = (ingoing.next.take(), ingoing.ingress.next());
         if let Some(planned) = planned {
             self.agenda.remove(&planned);
         }
-        let next = next.map(|time| self.plan(time, Event::Done(host)));
-        if let Some(link) = self.ingress.get_mut(host) {
-            link.next = next;
+        let next = next.map(|time| self.plan(time, Event::Done(link)));
+        if let Some(ingoing) = self.ingress.get_mut(link) {
+            ingoing.next = next;
         }
     }
 
     fn mailbox(&mut self, network: &Network, from: u32, to: u32) -> Mailbox {
-        if let Some(mailbox) = self.mailboxes.get(&(from, to)) {
+        let known = self.mailboxes.get(to as usize).and_then(|incoming| incoming.get(&from));
+        if let Some(mailbox) = known {
             return mailbox.clone();
         }
         let mailbox = Mailbox::new(network.window);
@@ -318,7 +377,9 @@ impl State {
         if self.left.get(from as usize) == Some(&Leaving::Gone) {
             mailbox.close_receives(&lost(Rank(from)));
         }
-        self.mailboxes.insert((from, to), mailbox.clone());
+        if let Some(incoming) = self.mailboxes.get_mut(to as usize) {
+            incoming.insert(from, mailbox.clone());
+        }
         mailbox
     }
 
@@ -327,10 +388,8 @@ impl State {
         if let Some(left) = self.left.get_mut(rank as usize) {
             *left = Leaving::Gone;
         }
-        for ((from, _), mailbox) in &self.mailboxes {
-            if *from == rank {
-                mailbox.close_receives(&lost(Rank(rank)));
-            }
+        for mailbox in self.mailboxes.iter().filter_map(|incoming| incoming.get(&rank)) {
+            mailbox.close_receives(&lost(Rank(rank)));
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::algorithm::Algorithm;
 use crate::rate::Rate;
 
 use values::{
-    bytes, density, dimension, hosts, iterations, ranks, rate, seconds, simulated_ranks, span, stragglers,
-    workers,
+    bytes, density, dimension, group, hosts, iterations, ranks, rate, seconds, simulated_ranks, span,
+    stragglers, workers,
 };
 
 mod overlap;
@@ -318,6 +318,19 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
     pub(crate) ranks_per_host: usize,
 
+    /// Puts ranks in groups of so many neighbours, and adds a row for each algorithm in their hierarchy: inside the groups,
+    /// across them, inside again. A group is a host: its ranks share the link to the others, and each has one inside
+    #[arg(long, value_name = "G", value_parser = group, conflicts_with = "ranks_per_host")]
+    pub(crate) groups: Option<usize>,
+
+    /// The latency of a message inside a group
+    #[arg(long, value_name = "TIME", default_value = "5us", value_parser = span, requires = "groups")]
+    pub(crate) inner_alpha: Duration,
+
+    /// What the link of a rank inside its group carries in each direction, a second
+    #[arg(long, value_name = "RATE", default_value = "10gbit", value_parser = str::parse::<Rate>, requires = "groups")]
+    pub(crate) inner_rate: Rate,
+
     /// Adds up to this to the latency of each message, by chance
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = span)]
     pub(crate) jitter: Duration,
@@ -350,6 +363,10 @@ What does not fit this machine is simulated in small: vectors with fewer values 
 which takes as many times longer (headers do not). `scale` says how many times smaller they are; the formula is
 that of the full size.
 
+With --groups, `hierarchical_` and a name is the row of an algorithm that knows of the groups; the other one's ranks do not, and most of
+their messages share the hosts' links. The formula of a hierarchy adds up what shares a link: it holds where bytes
+alone count and the groups are a power of two; elsewhere one rank's messages travel while another's leave, and it says too much.
+
 The keys of the JSON objects: algorithm, ranks, dim, nnz, virtual_ms, formula_ms, lower_bound_ms, bytes_max (sent or
 received, at the rank with the most), rounds (messages that wait for each other), scale.
 
@@ -357,6 +374,7 @@ Examples:
   thinwire sim
   thinwire sim --ranks 1024 --algorithm gtopk_tree,topk_allgather,dense_ring --plot times.svg
   thinwire sim --ranks 4,8,16 --alpha 1.5us --rate 100gbit --json
+  thinwire sim --ranks 64 --algorithm ssar_split_allgather --groups 8 --inner-alpha 5us --inner-rate 10gbit
   thinwire sim --ranks 8 --algorithm dense_ring --dim 10k --trace ring.svg",
         Algorithm::describe_all()
     )

@@ -35,6 +35,13 @@ pub(super) fn simulated_ranks(text: &str) -> Result<usize, String> {
     }
 }
 
+pub(super) fn group(text: &str) -> Result<usize, String> {
+    match simulated_ranks(text)? {
+        1 => Err("a group has at least 2 ranks; leave --groups out where each rank is alone".into()),
+        count => Ok(count),
+    }
+}
+
 /// Where each rank writes to all, a million messages for each thousand ranks.
 const MAX_SIMULATED: usize = 16_384;
 
@@ -180,6 +187,11 @@ mod tests {
             assert!(density(bad).unwrap_err().contains("above 0 and at most 1"), "{bad}");
         }
         assert_eq!(density("1"), Ok(1.0));
+        assert!(
+            group("0").is_err()
+                && group("1").unwrap_err().contains("at least 2 ranks")
+                && group("2") == Ok(2)
+        );
         assert_eq!(ranks("0").unwrap_err(), "there has to be at least 1 rank");
         assert_eq!(iterations("0").unwrap_err(), "there has to be at least 1 iteration");
         assert!(rate("inf").is_err() && rate("0").is_err() && rate("1e-3") == Ok(0.001));

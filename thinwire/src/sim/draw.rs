@@ -49,7 +49,7 @@ pub(super) fn times(rows: &[Row]) -> anyhow::Result<String> {
             let line = shown().map(|row| (row.ranks as f64, row.formula_ms));
             let dots = shown().map(|row| Circle::new((row.ranks as f64, row.virtual_ms), 4, colour.filled()));
             let style = colour.stroke_width(2);
-            let name = curve.first().map_or("", |row| row.algorithm);
+            let name = curve.first().map_or("", |row| row.algorithm.as_str());
             chart
                 .draw_series(LineSeries::new(line, style))
                 .map_err(failed)?

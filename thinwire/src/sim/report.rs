@@ -6,7 +6,7 @@ use crate::output::table;
 /// What came of one simulation: a line of the output.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Row {
-    pub(super) algorithm: &'static str,
+    pub(super) algorithm: String,
     pub(super) ranks: usize,
     pub(super) dim: u64,
     /// Entries of one rank's input.
@@ -43,6 +43,13 @@ pub(super) fn render(rows: &[Row], args: &SimArgs) -> String {
              `at least`: what no algorithm with the same result can undercut."
         ));
     }
+    if let Some(size) = args.groups {
+        let (alpha, rate) = (args.inner_alpha, 8e-9 * args.inner_rate.bytes_per_second());
+        text.push_str(&format!(
+            "\nGroups of {size} ranks share a link to the others; inside, links with a latency of {alpha:?} and {rate} Gbit/s.\n\
+             `formula`: hierarchical, with what is shared one after the other, so at most that; flat, as without groups."
+        ));
+    }
     if rows.iter().any(|row| row.scale > 1.0) {
         text.push_str(
             "\n`scale`: vectors so many times shorter were simulated, with bytes that take so many times longer.",
@@ -54,7 +61,7 @@ pub(super) fn render(rows: &[Row], args: &SimArgs) -> String {
 fn cells(row: &Row) -> [String; 8] {
     let ms = |ms: f64| format!("{ms:.3}");
     [
-        row.algorithm.into(),
+        row.algorithm.clone(),
         row.ranks.to_string(),
         ms(row.virtual_ms),
         ms(row.formula_ms),

@@ -36,6 +36,8 @@ fn methods() -> Vec<Method> {
         Method::Gtopk(GtopkAlgorithm::Tree),
         Method::Gtopk(GtopkAlgorithm::Butterfly),
         Method::Gtopk(GtopkAlgorithm::Exact),
+        Method::Gtopk(GtopkAlgorithm::Oktopk),
+        Method::Gtopk(GtopkAlgorithm::Spardl),
     ]
 }
 

@@ -15,14 +15,14 @@ use crate::in_flight::{Check, InFlight};
 pub(crate) mod bruck;
 mod ring;
 
-pub(crate) use bruck::bruck;
+pub(crate) use bruck::{LONG, bruck};
 pub(crate) use ring::ring;
 
 impl<T: Transport> Communicator<T> {
     /// Gathers one block of bytes from every rank, in rank order; blocks may differ in length.
     ///
     /// Bruck's algorithm. Cost: `ceil(log2 P) alpha + (P-1) n beta` for blocks of `n` bytes; each
-    /// block adds 8 bytes wherever it travels.
+    /// block adds 8 bytes wherever it travels, one of 64 KiB or more a header.
     ///
     /// # Errors
     /// What every operation can meet.
@@ -30,7 +30,7 @@ impl<T: Transport> Communicator<T> {
         let begun = self.begin(Call::plain(Operation::Allgather, 0));
         async move {
             let operation = begun?;
-            let result = operation.drive(Check::Neighbour, bruck(&operation, block)).await;
+            let result = operation.drive(Check::Neighbour, opaque(&operation, block)).await;
             operation.finish(result)
         }
     }
@@ -96,6 +96,19 @@ impl<T: Transport> Communicator<T> {
             operation.finish(result)
         }
     }
+}
+
+async fn opaque<T: Transport>(operation: &InFlight<T>, block: Bytes) -> Result<Vec<Bytes>, Error> {
+    // What travels alone has to be a message.
+    let block = if block.len() < LONG { block } else { operation.opaque(&[&block]) };
+    let blocks = bruck(operation, block).await?;
+    let unpack = |(from, block): (usize, Bytes)| {
+        if block.len() < LONG {
+            return Ok(block);
+        }
+        operation.open(from, block)?.into_opaque().map_err(|source| Error::malformed(from, source))
+    };
+    blocks.into_iter().enumerate().map(unpack).collect()
 }
 
 async fn sparse<T: Transport, E: Element>(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use collectives::{Communicator, Error, ErrorKind, Options};
 use half::bf16;
 use sparse_core::{Element, SparseVec, Stream, dense_is_shorter};
@@ -345,4 +346,23 @@ fn lengths_and_roots_that_cannot_be_are_refused() {
         assert_eq!(communicator.traffic(), collectives::Traffic::default());
         communicator.barrier().await.unwrap();
     });
+}
+
+#[test]
+fn blocks_of_any_length_are_gathered_and_broadcast() {
+    const LONG: usize = 64 << 10;
+    for ranks in [1, 2, 3, 5, 8] {
+        let block = |rank: usize| -> Bytes {
+            vec![rank as u8; [LONG, 0, LONG - 1, 3 * LONG, LONG + 1][rank % 5]].into()
+        };
+        run_world(local_world(ranks), |transport| async move {
+            let communicator = communicator(transport);
+            let gathered = communicator.allgather(block(communicator.rank().index())).await.unwrap();
+            assert_eq!(gathered, (0..ranks).map(block).collect::<Vec<_>>());
+            for root in 0..ranks {
+                let payload = communicator.broadcast(Rank::from_index(root), block(root)).await.unwrap();
+                assert_eq!(payload, block(root));
+            }
+        });
+    }
 }

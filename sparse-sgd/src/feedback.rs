@@ -113,7 +113,7 @@ impl Feedback {
         factor: f32,
         k: usize,
     ) -> Result<SparseVec<f32>, sparse_core::Error> {
-        let Selected { entries, mut selection, mut used } = std::mem::take(&mut self.buckets[bucket]);
+        let Selected { entries, mut selection, used } = std::mem::take(&mut self.buckets[bucket]);
         selection.start(entries.len(), k);
         let (mut parts, mut at) =
             (gradients.into_iter().flat_map(|gradient| gradient.chunks(PART)).peekable(), entries.start);
@@ -126,6 +126,12 @@ impl Feedback {
             let [v, next_v, u, next_u] = state.map(|s| s.get(at..at + next.len()).unwrap_or_default());
             selection.see_before(&self.next_residual[range], &[next, v, next_v, u, next_u]);
         }
+        self.select(bucket, Selected { entries, selection, used })
+    }
+
+    /// The k largest entries of a bucket whose selection has seen them all.
+    fn select(&mut self, bucket: usize, seen: Selected) -> Result<SparseVec<f32>, sparse_core::Error> {
+        let Selected { entries, mut selection, mut used } = seen;
         let found = selection.finish_into(&self.next_residual[entries.clone()], &mut used);
         self.buckets[bucket] = Selected { entries, selection, used: SparseVec::default() };
         found.map(|()| used)
@@ -147,7 +153,7 @@ impl Feedback {
         factor: f32,
         k: usize,
     ) -> Result<SparseVec<f32>, sparse_core::Error> {
-        let Selected { entries, mut selection, mut used } = std::mem::take(&mut self.buckets[bucket]);
+        let Selected { entries, mut selection, used } = std::mem::take(&mut self.buckets[bucket]);
         selection.start(entries.len(), k);
         // Without momentum all of these are empty.
         let velocity = if self.velocity.is_empty() { 0..0 } else { entries.clone() };
@@ -170,9 +176,7 @@ impl Feedback {
         selection.see_parallel(
             parts.into_par_iter().map(|(state, gradient)| state.add(gradient, momentum, factor)),
         );
-        let found = selection.finish_into(&self.next_residual[entries.clone()], &mut used);
-        self.buckets[bucket] = Selected { entries, selection, used: SparseVec::default() };
-        found.map(|()| used)
+        self.select(bucket, Selected { entries, selection, used })
     }
 
     fn add(&mut self, range: Range<usize>, gradient: &[f32], factor: f32) {

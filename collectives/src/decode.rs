@@ -1,7 +1,7 @@
 //! From a peer's frame to its vector, with the peer named where that fails.
 
 use sparse_core::wire::{BodyKind, Frame, SparseBody};
-use sparse_core::{Element, ErrorKind, Memory, SparseVec, SparseView, Stream, dense_is_shorter};
+use sparse_core::{Element, Memory, SparseVec, SparseView, Stream, dense_is_shorter};
 
 use crate::error::Error;
 
@@ -56,24 +56,6 @@ pub(crate) fn by_rank<'a, E: Element>(
     let mut views: Vec<_> = others.iter().map(SparseBody::view).collect();
     views.insert(rank, own);
     views
-}
-
-/// Adds a dense vector to `sum`.
-pub(crate) fn add_dense<E: Element>(
-    frame: &Frame,
-    from: usize,
-    rank: usize,
-    sum: &mut [E],
-) -> Result<(), Error> {
-    frame.add_dense_into(sum).map_err(|source| value_or_malformed(source, from, rank))
-}
-
-/// Why the vector of `from` could not be added on this `rank`.
-pub(crate) fn value_or_malformed(source: sparse_core::Error, from: usize, rank: usize) -> Error {
-    match source.kind() {
-        ErrorKind::Overflow => Error::value(rank, source),
-        _ => Error::malformed(from, source),
-    }
 }
 
 /// Copies a dense vector to `values`.

@@ -10,14 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join};
 use sparse_core::wire::{self, Frame};
-use sparse_core::{Element, Memory, SparseView, Stream};
+use sparse_core::{Element, ErrorKind, Memory, SparseView, Stream};
 use transport::{Rank, Scope, Tag, Transport};
 
 use crate::allreduce::auto::Learned;
 use crate::call::Call;
 use crate::communicator::Shared;
 use crate::cost::Link;
-use crate::decode;
 use crate::error::{Error, list};
 use crate::group::Group;
 use crate::topology;
@@ -50,6 +49,8 @@ pub(crate) struct InFlight<T: Transport> {
     call: Call,
     /// What this operation chooses by.
     link: Link,
+    /// Where in the whole vector the one begins that this is called with.
+    start: u64,
     sequence: u32,
     waiting: Arc<Waiting>,
     finished: bool,
@@ -60,17 +61,18 @@ impl<T: Transport> InFlight<T> {
         // Wraps after 2^30 collectives; only those in flight at once must differ.
         let sequence = shared.sequence.fetch_add(1, Ordering::Relaxed) << LANE_BITS;
         let group = shared.group.clone();
-        Self { shared, group, call, link, sequence, waiting: Arc::default(), finished: false }
+        Self { shared, group, call, link, start: 0, sequence, waiting: Arc::default(), finished: false }
     }
 
-    /// This operation for some of its ranks alone, for the algorithm of a phase. It ends with the whole, which it must not
-    /// outlive.
-    pub(crate) fn part(&self, members: &Group) -> Self {
+    /// This operation for some of its ranks alone and for the part of the vector from index `start` on, for the algorithm of
+    /// a phase. It ends with the whole, which it must not outlive.
+    pub(crate) fn part(&self, members: &Group, start: u64) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             group: self.group.part(members),
             call: self.call,
             link: self.link,
+            start,
             sequence: self.sequence,
             waiting: Arc::clone(&self.waiting),
             // Its end is that of the whole.
@@ -121,13 +123,22 @@ impl<T: Transport> InFlight<T> {
 
     /// Dense values as a message.
     pub(crate) fn dense<E: Element>(&self, values: &[E]) -> Bytes {
-        let length = wire::HEADER + size_of_val(values);
-        self.shared.buffers.fill(length, |out| wire::write_dense(out, self.fingerprint(), values))
+        self.dense_piece(values, 1)
     }
 
-    /// `left` plus the dense values in the frame of `from`, as a message.
+    /// Dense values as one of so many pieces, a message each.
+    pub(crate) fn dense_piece<E: Element>(&self, values: &[E], pieces: usize) -> Bytes {
+        let length = wire::HEADER + size_of_val(values);
+        self.shared.buffers.fill(length, |out| {
+            wire::write_dense(out, self.fingerprint(), values);
+            wire::mark_piece(out, pieces);
+        })
+    }
+
+    /// `left`, which starts at index `start`, plus the dense values in the frame of `from`, as a message.
     pub(crate) fn dense_sum<E: Element>(
         &self,
+        start: u64,
         left: &[E],
         right: &Frame,
         from: usize,
@@ -137,21 +148,34 @@ impl<T: Transport> InFlight<T> {
         let message = self.shared.buffers.fill(length, |out| {
             written = wire::write_dense_sum(out, self.fingerprint(), left, right);
         });
-        written.map_err(|source| decode::value_or_malformed(source, from, self.rank()))?;
+        written.map_err(|source| self.refused_from(from, source, start))?;
         Ok(message)
     }
 
     /// A sparse vector as a message.
     pub(crate) fn sparse<E: Element>(&self, view: SparseView<'_, E>) -> Bytes {
+        self.sparse_piece(view, 1)
+    }
+
+    /// A sparse vector as one of so many pieces, a message each.
+    fn sparse_piece<E: Element>(&self, view: SparseView<'_, E>, pieces: usize) -> Bytes {
         let length = wire::sparse_room::<E>(view.nnz());
-        self.shared.buffers.fill(length, |out| wire::write_sparse(out, self.fingerprint(), &view))
+        self.shared.buffers.fill(length, |out| {
+            wire::write_sparse(out, self.fingerprint(), &view);
+            wire::mark_piece(out, pieces);
+        })
     }
 
     /// A stream as a message, in the form that it has.
     pub(crate) fn stream<E: Element>(&self, stream: &Stream<E>) -> Bytes {
+        self.stream_piece(stream, 1)
+    }
+
+    /// A stream as one of so many pieces, a message each, in the form that it has.
+    pub(crate) fn stream_piece<E: Element>(&self, stream: &Stream<E>, pieces: usize) -> Bytes {
         match stream {
-            Stream::Sparse(vector) => self.sparse(vector.view()),
-            Stream::Dense(values) => self.dense(values),
+            Stream::Sparse(vector) => self.sparse_piece(vector.view(), pieces),
+            Stream::Dense(values) => self.dense_piece(values, pieces),
         }
     }
 
@@ -166,6 +190,19 @@ impl<T: Transport> InFlight<T> {
     pub(crate) fn opaque(&self, body: &[&[u8]]) -> Bytes {
         let length = wire::HEADER + body.iter().map(|part| part.len()).sum::<usize>();
         self.shared.buffers.fill(length, |out| wire::write_opaque(out, self.fingerprint(), body))
+    }
+
+    /// Why this rank could not sum in the range that starts at index `start`.
+    pub(crate) fn refused(&self, source: sparse_core::Error, start: u64) -> Error {
+        Error::value(self.rank(), source.in_whole(self.start.saturating_add(start)))
+    }
+
+    /// Why it could not add what `from` sent, which may be malformed.
+    pub(crate) fn refused_from(&self, from: usize, source: sparse_core::Error, start: u64) -> Error {
+        match source.kind() {
+            ErrorKind::Overflow => self.refused(source, start),
+            _ => Error::malformed(from, source),
+        }
     }
 
     /// Posts a send.

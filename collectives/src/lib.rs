@@ -41,6 +41,7 @@ mod call;
 mod communicator;
 pub mod cost;
 mod decode;
+mod doubling;
 mod error;
 mod group;
 mod gtopk;

@@ -18,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     use_up::<bf16>(&frame);
     use_up::<i32>(&frame);
     use_up::<i64>(&frame);
+    assert!(frame.pieces.is_power_of_two() && frame.pieces <= wire::MAX_PIECES);
     assert_eq!(frame.clone().into_opaque().is_ok(), frame.kind == BodyKind::Opaque);
 });
 

@@ -106,6 +106,15 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// The same of a whole vector, in which that which this is about begins at index `start`: a sum's index is told there.
+    #[must_use]
+    pub fn in_whole(self, start: u64) -> Self {
+        match self {
+            Self::Overflow { index, dtype } => Self::Overflow { index: start.saturating_add(index), dtype },
+            other => other,
+        }
+    }
+
     /// Which kind of error this is.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {

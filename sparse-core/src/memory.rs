@@ -121,8 +121,11 @@ impl<T> Class<T> {
 
     fn put(&mut self, spent: Vec<T>) {
         self.lent = self.lent.saturating_sub(1);
-        if self.lent + self.spares.len() < self.most {
-            self.spares.push(spent);
+        self.spares.push(spent);
+        if self.lent + self.spares.len() > self.most {
+            // The largest stay: they serve for all.
+            let smallest = (0..self.spares.len()).rev().min_by_key(|at| self.spares[*at].capacity());
+            smallest.map(|smallest| self.spares.swap_remove(smallest));
         }
     }
 }

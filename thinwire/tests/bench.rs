@@ -241,7 +241,7 @@ fn options_that_make_no_sense_are_refused() {
         (&["--ranks", "257"], &["more than 256 ranks"]),
         (&["--dim", "0"], &["at least 1 value"]),
         (&["--dim", "5G"], &["at most 2^32"]),
-        (&["--dim", "1.5M"], &["whole number"]),
+        (&["--dim", "1.5"], &["whole number"]),
         (&["--iterations", "0"], &["at least 1 iteration"]),
         (&["--transport", "udp"], &["tcp", "local"]),
         (&["--peers", "--transport", "local"], &["--peers measures MPI", "leave --transport local out"]),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 /// Shorter buffers are left to the allocator, which is good at them.
-const LONG: usize = 64 << 10;
+const LONG: usize = 16 << 10;
 
 /// Memory for messages: what a message occupied serves the next one once nobody holds it any more.
 ///
@@ -59,7 +59,7 @@ impl Buffers {
     /// A message of at most about `length` bytes, written by `write` to an empty buffer.
     #[must_use]
     pub fn fill(&self, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-        let mut buffer = self.take(length).unwrap_or_else(|| Vec::with_capacity(length));
+        let mut buffer = self.take(length).unwrap_or_else(|| Vec::with_capacity(rounded(length)));
         write(&mut buffer);
         self.seal(buffer)
     }
@@ -81,6 +81,14 @@ impl Buffers {
     }
 }
 
+/// Somewhat more room, so that what is a little longer next time fits too.
+fn rounded(length: usize) -> usize {
+    if length < LONG {
+        return length;
+    }
+    length.checked_next_multiple_of(1 << (length.ilog2() - 3)).unwrap_or(length)
+}
+
 /// What no panic leaves half-changed.
 fn lock(pools: &Mutex<Pools>) -> MutexGuard<'_, Pools> {
     pools.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,9 +107,11 @@ impl Pool {
     /// Gives up what exceeds the most that messages have occupied.
     fn shrink(&mut self) -> Vec<Vec<u8>> {
         let mut unused = Vec::new();
+        // The largest stay: they serve for all.
         while self.kept + self.lent > self.most_lent
-            && let Some(buffer) = self.spare.pop()
+            && let Some(smallest) = (0..self.spare.len()).rev().min_by_key(|at| self.spare[*at].capacity())
         {
+            let buffer = self.spare.swap_remove(smallest);
             self.kept -= buffer.capacity();
             unused.push(buffer);
         }

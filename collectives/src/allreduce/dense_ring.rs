@@ -47,7 +47,7 @@ impl<T: Transport, E: Element> Pieces for Dense<'_, T, E> {
     }
 
     fn add(&self, piece: Range<u64>, partial: Frame, left: usize) -> Result<Bytes, Error> {
-        self.operation.dense_sum(&self.input[in_memory(&piece, 0)], &partial, left)
+        self.operation.dense_sum(piece.start, &self.input[in_memory(&piece, 0)], &partial, left)
     }
 
     fn take(&mut self, piece: Range<u64>, sum: Frame, from: usize) -> Result<(), Error> {

@@ -75,11 +75,12 @@ async fn sum_own_range<T: Transport, E: Element>(
     let memory = operation.memory();
     let others = decode::sparse_bodies(&received, own.dim(), memory)?;
     let mut sum = Accumulator::new_in(own.dim() as usize, memory);
+    let refused = |source| operation.refused(source, ranges[rank].start);
     for part in decode::by_rank(&others, rank, own) {
-        sum.add_view(&part).map_err(|source| Error::value(rank, source))?;
+        sum.add_view(&part).map_err(refused)?;
     }
     others.into_iter().for_each(|body| memory.put(body));
-    sum.finish_in(memory).map_err(|source| Error::value(rank, source))
+    sum.finish_in(memory).map_err(refused)
 }
 
 /// The ring allgather of one message per rank; `decode` writes an owner's message to its range.

@@ -31,12 +31,15 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let fold = Fold::new(operation.world_size());
     let whole = Some(0..input.len());
     output.copy_from_slice(input);
-    let add = |frame: &Frame, from, values: &mut [E]| decode::add_dense(frame, from, rank, values);
+    let copy = |frame: &Frame, from, values: &mut [E], _| decode::copy_dense(frame, from, values);
+    let add = |frame: &Frame, from, values: &mut [E], start: usize| {
+        frame.add_dense_into(values).map_err(|source| operation.refused_from(from, source, start as u64))
+    };
     match fold.role(rank) {
         Role::Folded { into } => {
             let given = [whole.clone(), None];
-            exchange(operation, Lane::Reduce, into, output, given, decode::copy_dense).await?;
-            exchange(operation, Lane::Gather, into, output, [None, whole], decode::copy_dense).await
+            exchange(operation, Lane::Reduce, into, output, given, copy).await?;
+            exchange(operation, Lane::Gather, into, output, [None, whole], copy).await
         }
         Role::Active { position, from } => {
             if let Some(from) = from {
@@ -51,12 +54,10 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
                 let (partner, _) = fold.partner(position, round);
                 let (own, theirs) = halves(input.len(), fold, position, round);
                 let ranges = [Some(own), Some(theirs)];
-                exchange(operation, Lane::Gather, partner, output, ranges, decode::copy_dense).await?;
+                exchange(operation, Lane::Gather, partner, output, ranges, copy).await?;
             }
             match from {
-                Some(idle) => {
-                    exchange(operation, Lane::Gather, idle, output, [whole, None], decode::copy_dense).await
-                }
+                Some(idle) => exchange(operation, Lane::Gather, idle, output, [whole, None], copy).await,
                 None => Ok(()),
             }
         }
@@ -81,7 +82,7 @@ async fn exchange<T: Transport, E: Element>(
     peer: usize,
     values: &mut [E],
     [given, wanted]: [Option<Range<usize>>; 2],
-    take: impl Fn(&Frame, usize, &mut [E]) -> Result<(), Error>,
+    take: impl Fn(&Frame, usize, &mut [E], usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let pieces = |range: Option<Range<usize>>| range.into_iter().flat_map(pieces::<E>);
     let received: Vec<_> = pieces(wanted).map(|piece| (operation.recv(peer, lane), piece)).collect();
@@ -89,7 +90,8 @@ async fn exchange<T: Transport, E: Element>(
         pieces(given).map(|piece| operation.send(peer, lane, operation.dense(&values[piece]))).collect();
     let taken = async {
         for (frame, piece) in received {
-            take(&frame.await?, peer, &mut values[piece])?;
+            let start = piece.start;
+            take(&frame.await?, peer, &mut values[piece], start)?;
         }
         Ok(())
     };

@@ -58,10 +58,8 @@ impl<T: Transport, E: Element> Pieces for Sparse<'_, T, E> {
         let memory = self.operation.memory();
         let own = Stream::Sparse(self.input.view_of(piece.clone()).to_vec_in(memory));
         let partial = decode::stream(partial, left, own.dim(), memory)?;
-        let sum = partial.merge_in(own, memory).map_err(|source| {
-            let rank = self.operation.rank();
-            Error::value(rank, format!("{source}, in the piece that starts at index {}", piece.start))
-        })?;
+        let sum = partial.merge_in(own, memory);
+        let sum = sum.map_err(|source| self.operation.refused(source, piece.start))?;
         Ok(self.operation.spent_stream(sum))
     }
 

@@ -23,5 +23,5 @@ pub(super) async fn allreduce<T: Transport, E: Element>(
     let views: Vec<_> = parts.iter().map(SparseBody::view).collect();
     let sum = sparse_core::reduce_views_in(&views, operation.memory());
     parts.into_iter().for_each(|part| operation.memory().put(part));
-    Ok(decode::shorter(sum.map_err(|source| Error::value(operation.rank(), source))?, operation.memory()))
+    Ok(decode::shorter(sum.map_err(|source| operation.refused(source, 0))?, operation.memory()))
 }

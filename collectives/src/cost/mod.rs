@@ -53,6 +53,7 @@ pub use operations::{
     allgather, allgather_dense, allgather_sparse, barrier, broadcast, reduce, reduce_dense, reduce_scatter,
     reduce_scatter_dense,
 };
+pub(crate) use phases::{dense_pieces, sparse_pieces};
 pub use workload::Workload;
 
 /// What a message costs between two ranks, and what a rank's own work costs. Seconds throughout.
@@ -171,7 +172,6 @@ pub fn dense(algorithm: DenseAlgorithm, work: &Workload, link: &Link) -> Cost {
         return Cost::default();
     }
     let values = work.dim as f64;
-    let whole = (HEADER as u64 + work.dim * work.value as u64) as f64;
     let ranks = work.ranks as f64;
     let data = match algorithm {
         DenseAlgorithm::Ring => {
@@ -179,7 +179,9 @@ pub fn dense(algorithm: DenseAlgorithm, work: &Workload, link: &Link) -> Cost {
         }
         DenseAlgorithm::RecursiveDoubling => {
             let rounds = f64::from(rounds(work.ranks));
-            doubling::cost(work.ranks, link, |_, _| whole).with_work(link, 0.0, values * rounds)
+            let pieces = dense_pieces(values, work.value, link);
+            let piece = sizes::dense(work, values / pieces as f64);
+            doubling::cost(work.ranks, link, pieces, |_, _| piece).with_work(link, 0.0, values * rounds)
         }
         DenseAlgorithm::Rabenseifner => phases::rabenseifner(work, link).with_work(link, 0.0, values),
         DenseAlgorithm::Auto => return choose_dense(work, link).1,
@@ -236,7 +238,7 @@ pub fn gtopk(algorithm: GtopkAlgorithm, work: &Workload, link: &Link) -> Cost {
     check(link)
         + match algorithm {
             GtopkAlgorithm::Tree => phases::tree(work.ranks, message, link),
-            GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, |_, _| message),
+            GtopkAlgorithm::Butterfly => doubling::cost(work.ranks, link, 1, |_, _| message),
             // Nothing moves where all lies evenly.
             GtopkAlgorithm::Exact | GtopkAlgorithm::Oktopk => {
                 return check(link) + phases::exact(work, work.entries, link);

@@ -174,17 +174,19 @@ pub(super) fn gather(ranks: usize, block: f64, link: &Link) -> Cost {
     }
 }
 
-/// Partial sums merged by recursive doubling, dense once that is smaller.
+/// Partial sums merged by recursive doubling, each piece dense once that is smaller.
 pub(super) fn sparse_doubling(work: &Workload, link: &Link) -> Cost {
+    let pieces = sparse_pieces(work.entries as f64, work.value, link);
     let dim = work.dim as f64;
     // A sum is dense if the entries of its two halves would be.
     let is_dense =
         |low: usize, high: usize| high > 0 && sizes::is_dense(work, dim, work.union(low) + work.union(high));
     let size = |low: usize, high: usize| {
+        let of_one = 1.0 / pieces as f64;
         if is_dense(low, high) {
-            sizes::dense(work, dim)
+            sizes::dense(work, dim * of_one)
         } else {
-            sizes::sparse(work, dim, work.union(low + high))
+            sizes::sparse(work, dim * of_one, work.union(low + high) * of_one)
         }
     };
     let (mut entries, mut values) = (0.0, 0.0);
@@ -192,7 +194,17 @@ pub(super) fn sparse_doubling(work: &Workload, link: &Link) -> Cost {
         let ranks = 1 << round;
         if is_dense(ranks, ranks) { values += dim } else { entries += 2.0 * work.union(ranks) }
     }
-    doubling::cost(work.ranks, link, size).with_work(link, entries, values)
+    doubling::cost(work.ranks, link, pieces, size).with_work(link, entries, values)
+}
+
+/// Into how many pieces recursive doubling cuts so many entries with values of so many bytes.
+pub(crate) fn sparse_pieces(entries: f64, value: usize, link: &Link) -> usize {
+    doubling::pieces(entries * (4 + value) as f64, entries * link.entry, link)
+}
+
+/// The same of dense values.
+pub(crate) fn dense_pieces(values: f64, value: usize, link: &Link) -> usize {
+    doubling::pieces(values * value as f64, values * link.value, link)
 }
 
 /// Equal messages up a binomial tree and down again: `2 (floor(log2 P) alpha + ceil(log2 P) n beta)`, less by up to

@@ -200,8 +200,7 @@ impl<E: Element> Partial<E> {
         let sum = sparse_core::merge_in(&left, &right, memory);
         memory.put(left);
         memory.put(right);
-        let (kept, dropped) =
-            sum.map_err(|source| Error::value(operation.rank(), source))?.top_k_in(k, memory);
+        let (kept, dropped) = sum.map_err(|source| operation.refused(source, 0))?.top_k_in(k, memory);
         self.kept = kept;
         self.dropped.push(dropped);
         Ok(())

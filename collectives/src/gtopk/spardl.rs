@@ -30,7 +30,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let ranges = ranges(input.dim(), ranks);
     let (most, memory) = (k.div_ceil(ranks), operation.memory());
-    let value_error = |source| Error::value(rank, source);
+    let refused = |source| operation.refused(source, 0);
 
     // Block `i` is that of the rank `i` after this one.
     let owner = |block: usize| after(rank, block, ranks);
@@ -47,17 +47,18 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         let arriving = leaving.len();
         let leaving: Vec<_> =
             leaving.into_iter().enumerate().map(|(at, block)| cut(distance + at, block)).collect();
-        let message = operation.spent_stream(Stream::Sparse(joined(leaving, memory).map_err(value_error)?));
+        let message = operation.spent_stream(Stream::Sparse(joined(leaving, memory).map_err(refused)?));
         let (to, from) = (after(rank, distance, ranks), before(rank, distance, ranks));
         let frame = operation.exchange(to, from, Lane::Reduce, message).await?;
         let dim = blocks.iter().take(arriving).map(SparseVec::dim).sum();
         let theirs = decode_partial(frame, from, dim, most.saturating_mul(arriving), memory)?;
         let mut start = 0;
-        for block in blocks.iter_mut().take(arriving) {
+        for (number, block) in blocks.iter_mut().enumerate().take(arriving) {
             let end = start + block.dim();
             let ours = std::mem::take(block);
             let part = theirs.view_of(start..end).to_vec_in(memory);
-            *block = sparse_core::merge_in(&ours, &part, memory).map_err(value_error)?;
+            let sum = sparse_core::merge_in(&ours, &part, memory);
+            *block = sum.map_err(|source| operation.refused(source, ranges[owner(number)].start))?;
             memory.put(ours);
             memory.put(part);
             start = end;
@@ -65,7 +66,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         memory.put(theirs);
     }
     let own: Vec<_> = blocks.into_iter().map(|block| cut(0, block)).collect();
-    let own = joined(own, memory).map_err(value_error)?;
+    let own = joined(own, memory).map_err(refused)?;
 
     let gathered = allgather::bruck(operation, operation.spent_stream(Stream::Sparse(own))).await?;
     let mut sums = Vec::with_capacity(ranks);
@@ -73,11 +74,11 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         let frame = operation.open(owner, block)?;
         sums.push(decode_partial(frame, owner, range.end - range.start, most, memory)?);
     }
-    let (kept, rest) = joined(sums, memory).map_err(value_error)?.top_k_in(k, memory);
+    let (kept, rest) = joined(sums, memory).map_err(refused)?.top_k_in(k, memory);
     memory.put(rest);
     cut_off.sort_unstable_by_key(|(owner, _)| *owner);
     let dropped = joined(cut_off.into_iter().map(|(_, dropped)| dropped).collect(), memory);
-    Ok(Partial { kept, dropped: vec![dropped.map_err(value_error)?] })
+    Ok(Partial { kept, dropped: vec![dropped.map_err(refused)?] })
 }
 
 /// Neighbouring blocks as one vector.

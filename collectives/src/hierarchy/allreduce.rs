@@ -28,11 +28,11 @@ pub(super) async fn dense<T: Transport, E: Element>(
     output: &mut [E],
     algorithm: DenseAlgorithm,
 ) -> Result<(), Error> {
-    let inside = Part::new(operation, layout.inside(), layout.place());
+    let inside = Part::new(operation, layout.inside(), layout.place(), 0);
     let (ranges, memory) = (layout.ranges(input.len() as u64), operation.memory());
     let mut shard = inside.run(split::sum_own_range_dense(inside.operation(), input, &ranges)).await?;
     if let Some(members) = layout.across() {
-        let across = Part::new(operation, &members, layout.group());
+        let across = Part::new(operation, &members, layout.group(), ranges[layout.place()].start);
         let mut of_all = memory.any(shard.len(), E::ZERO);
         across.run(dense_sum(across.operation(), &shard, &mut of_all, algorithm)).await?;
         memory.put(std::mem::replace(&mut shard, of_all));
@@ -57,12 +57,12 @@ pub(super) async fn sparse<T: Transport, E: Element>(
     input: &SparseVec<E>,
     algorithm: &SparseAlgorithm,
 ) -> Result<Stream<E>, Error> {
-    let inside = Part::new(operation, layout.inside(), layout.place());
+    let inside = Part::new(operation, layout.inside(), layout.place(), 0);
     let (ranges, memory) = (layout.ranges(input.dim()), operation.memory());
     let shard = inside.run(split::sum_own_range(inside.operation(), input, &ranges)).await?;
     let sum = match layout.across() {
         Some(members) => {
-            let across = Part::new(operation, &members, layout.group());
+            let across = Part::new(operation, &members, layout.group(), ranges[layout.place()].start);
             let sum = across.run(sparse_sum(across.operation(), &shard, algorithm)).await?;
             memory.put(shard);
             sum

@@ -40,11 +40,11 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         let put_back = put_back(input, &sum, Vec::new(), mode, memory).map_err(invalid)?;
         return Ok(GlobalTopk { sum, put_back });
     }
-    let inside = Part::new(operation, layout.inside(), layout.place());
+    let inside = Part::new(operation, layout.inside(), layout.place(), 0);
     let of_group = inside.run(partial(inside.operation(), input, k, algorithm)).await?;
     let of_all = match layout.across() {
         Some(members) if layout.place() == 0 => {
-            let across = Part::new(operation, &members, layout.group());
+            let across = Part::new(operation, &members, layout.group(), 0);
             Some(across.run(partial(across.operation(), &of_group.kept, k, algorithm)).await?)
         }
         _ => None,
@@ -93,12 +93,12 @@ async fn exact_sum<T: Transport, E: Element>(
     input: &SparseVec<E>,
     k: usize,
 ) -> Result<SparseVec<E>, Error> {
-    let inside = Part::new(operation, layout.inside(), layout.place());
+    let inside = Part::new(operation, layout.inside(), layout.place(), 0);
     let (ranges, memory) = (layout.ranges(input.dim()), operation.memory());
     let shard = inside.run(split::sum_own_range(inside.operation(), input, &ranges)).await?;
     let largest = match layout.across() {
         Some(members) => {
-            let across = Part::new(operation, &members, layout.group());
+            let across = Part::new(operation, &members, layout.group(), ranges[layout.place()].start);
             let largest =
                 across.run(partial(across.operation(), &shard, k, GtopkAlgorithm::Exact)).await?.kept;
             memory.put(shard);

@@ -19,10 +19,10 @@ pub(super) struct Part<T: Transport> {
 }
 
 impl<T: Transport> Part<T> {
-    /// The part of these ranks of the whole, this one at `place`.
-    pub(super) fn new(whole: &InFlight<T>, members: &[usize], place: usize) -> Self {
+    /// The part of these ranks of the whole, this one at `place`, for the vector from index `start` on.
+    pub(super) fn new(whole: &InFlight<T>, members: &[usize], place: usize, start: u64) -> Self {
         let names = Group::new(members.iter().copied().map(Rank::from_index).collect(), place);
-        Self { operation: whole.part(&names), names }
+        Self { operation: whole.part(&names, start), names }
     }
 
     pub(super) fn operation(&self) -> &InFlight<T> {

@@ -28,7 +28,7 @@ pub(crate) async fn sum_own_range<T: Transport, E: Element>(
     let views = decode::by_rank(&others, rank, own);
     let sum = sparse_core::reduce_views_in(&views, operation.memory());
     others.into_iter().for_each(|body| operation.memory().put(body));
-    sum.map_err(|source| Error::value(rank, source))
+    sum.map_err(|source| operation.refused(source, ranges[rank].start))
 }
 
 /// The same for dense vectors: `alpha + N(P-1)/P v beta` where the ranges are of equal length. The sum is kept in the
@@ -44,18 +44,18 @@ pub(crate) async fn sum_own_range_dense<T: Transport, E: Element>(
     let own = part(rank);
     let memory = operation.memory();
     let (mut sum, mut theirs) = (Accumulator::new_in(own.len(), memory), memory.any(own.len(), E::ZERO));
-    let invalid = |source| Error::value(rank, source);
+    let refused = |source| operation.refused(source, ranges[rank].start);
     let mut received = received.into_iter();
     for from in 0..operation.world_size() {
         if from == rank {
-            sum.add_dense(own).map_err(invalid)?;
+            sum.add_dense(own).map_err(refused)?;
         } else if let Some((from, frame)) = received.next() {
             decode::copy_dense(&frame, from, &mut theirs)?;
-            sum.add_dense(&theirs).map_err(invalid)?;
+            sum.add_dense(&theirs).map_err(refused)?;
         }
     }
     memory.put(theirs);
-    sum.finish_in(memory).map_err(invalid)
+    sum.finish_in(memory).map_err(refused)
 }
 
 /// Sends every rank its range of `input`, and returns the other ranks' parts of the own range, by rank, as they came.

@@ -424,6 +424,7 @@ fn an_overflow_in_a_group_or_across_is_an_error_that_names_the_rank_in_the_world
     });
     for error in errors {
         assert_eq!((error.kind(), error.peer()), (ErrorKind::Value, Some(Rank(0))), "{error}");
+        assert!(error.to_string().contains("at index 29 overflows"), "{error}");
     }
 }
 

@@ -15,6 +15,7 @@ mod laws;
 mod memory;
 mod oktopk;
 mod operations;
+mod pieces;
 mod reduce_scatter;
 mod reductions;
 mod simulated;

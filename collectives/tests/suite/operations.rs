@@ -309,6 +309,7 @@ fn an_overflow_is_an_error_on_every_rank() {
                     let cause =
                         if let Error::Poisoned { cause } = &error { cause.kind() } else { error.kind() };
                     assert_eq!(cause, ErrorKind::Value, "{operation:?}: {error}");
+                    assert!(error.to_string().contains("at index 20 overflows"), "{operation:?}: {error}");
                 }
             }
         }

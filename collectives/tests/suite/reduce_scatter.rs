@@ -215,6 +215,7 @@ fn an_overflow_is_an_error_on_every_rank() {
             for error in errors {
                 let cause = if let Error::Poisoned { cause } = &error { cause.kind() } else { error.kind() };
                 assert_eq!(cause, ErrorKind::Value, "{error}");
+                assert!(error.to_string().contains("at index 20 overflows"), "{error}");
             }
         }
     }

@@ -196,7 +196,7 @@ fn expect(algorithm: &Algorithm, work: &Workload, link: &Link) {
     let beside =
         if is_broadcast { f64::from(cost.rounds) * (link.overhead + HEADER as f64 * link.beta) } else { 0.0 };
     assert!(time / cost.network > 0.97 && (time - beside) / cost.network < 1.03, "{what}");
-    assert_eq!(cost.seconds(), cost.network, "{what}");
+    assert_eq!(cost.seconds(), cost.network + cost.work, "{what}");
 }
 
 /// Whether the formula says less than the whole: where so few entries more or less decide whether a sum goes dense that
@@ -234,17 +234,36 @@ fn every_algorithm_takes_the_time_that_its_formula_says() {
     }
 }
 
+#[test]
+fn pieces_of_long_vectors_take_the_time_that_the_formula_says() {
+    // The latency is that of some pieces, or of less than one.
+    for link in [Link::new(2e-3, 8e-9).overhead(1e-9).work(1e-8, 1e-9), Link::new(1e-6, 8e-9)] {
+        for ranks in (2..=9).chain([16, 24, 33]) {
+            let work = Workload::uniform(ranks, 400_000, 40_000, 4);
+            for algorithm in
+                [Sparse(SparseAlgorithm::SsarRecursiveDoubling), Dense(DenseAlgorithm::RecursiveDoubling)]
+            {
+                let cost = algorithm.cost(&work, &link);
+                assert!(cost.messages > 3 * u64::from(cost.rounds), "{algorithm:?}: {cost:?}");
+                expect(&algorithm, &work, &link);
+            }
+        }
+    }
+}
+
 /// Seconds of one collective of a hierarchy of so many groups, each of neighbouring ranks, and each rank's traffic.
 fn simulate_hierarchy(
     algorithm: &Algorithm,
     network: &Network,
+    across: &Link,
     groups: usize,
     input: impl Fn(u64) -> SparseVec<f32>,
 ) -> (f64, Vec<Traffic>) {
     const BEGIN: Duration = Duration::from_secs(1);
     let input = &input;
     let run = sim::run(network, |transport| async move {
-        let communicator = Communicator::new(AnyTransport::new(transport));
+        let options = Options::default().link(*across);
+        let communicator = Communicator::with_options(AnyTransport::new(transport), options);
         let (rank, ranks) = (communicator.rank().0, communicator.world_size());
         let (input, size) = (input(rank.into()), (ranks / groups) as u32);
         let hierarchy = communicator.hierarchy(rank / size).await.unwrap();
@@ -300,7 +319,8 @@ fn a_hierarchy_takes_the_time_that_its_formula_says() {
         ] {
             let cost = cost_of_hierarchy(&algorithm, &work, groups, &link, &link);
             let network = network(ranks, &link);
-            let (time, traffic) = simulate_hierarchy(&algorithm, &network, groups, |rank| input(&work, rank));
+            let (time, traffic) =
+                simulate_hierarchy(&algorithm, &network, &link, groups, |rank| input(&work, rank));
             let bytes =
                 traffic.iter().map(|traffic| traffic.bytes_sent.max(traffic.bytes_received)).max().unwrap();
             let messages = traffic.iter().map(|traffic| traffic.messages_sent).max().unwrap();
@@ -340,7 +360,8 @@ fn a_hierarchy_of_groups_that_share_a_link_takes_the_time_that_its_formula_says_
                 Sparse(SparseAlgorithm::SsarRecursiveDoubling),
             ] {
                 let cost = cost_of_hierarchy(&algorithm, &work, groups, &inside, &across);
-                let (time, _) = simulate_hierarchy(&algorithm, &network, groups, |rank| input(&work, rank));
+                let (time, _) =
+                    simulate_hierarchy(&algorithm, &network, &across, groups, |rank| input(&work, rank));
                 let share = time / cost.network;
                 let what =
                     format!("{algorithm:?}, P = {ranks}, {groups} groups, {alpha}: {cost:?}, but {time} s");
@@ -362,7 +383,7 @@ fn a_hierarchy_saves_what_groups_have_in_common_on_the_links_between_hosts() {
     for algorithm in
         &[SparseAlgorithm::SsarSplitAllgather, SparseAlgorithm::SsarRecursiveDoubling].map(Sparse)
     {
-        let (time, _) = simulate_hierarchy(algorithm, &network, hosts, |_| input(&work, 0));
+        let (time, _) = simulate_hierarchy(algorithm, &network, &across, hosts, |_| input(&work, 0));
         let expected = cost_of_hierarchy(algorithm, &work, hosts, &inside, &across).network;
         assert!((time / expected - 1.0).abs() < 0.1, "{algorithm:?}: {time}, not {expected}");
         let flat = sim::run(&network, |transport| async move {

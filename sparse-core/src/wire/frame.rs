@@ -17,6 +17,8 @@ pub struct Frame {
     pub fingerprint: Fingerprint,
     /// What the body is.
     pub kind: BodyKind,
+    /// How many pieces, a frame each, the vector comes in: a power of two; 1 unless [marked](super::mark_piece).
+    pub pieces: usize,
     /// Entries of a sparse body, values of a dense one, bytes of an opaque one.
     pub count: u64,
     /// The body, sharing the memory of the received bytes.

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | 0, 1 | `"TW"` |
 //! | 2 | [`VERSION`] |
-//! | 3 | kind of the body: 0 empty, 1 dense, 2 sparse, 3 opaque |
+//! | 3, low half | kind of the body: 0 empty, 1 dense, 2 sparse, 3 opaque |
+//! | 3, high half | log2 of how many pieces, a frame each, the vector comes in ([`mark_piece`]) |
 //! | 4 | type of the values ([`DType::code`](crate::DType::code)) |
 //! | 5, 6, 7 | operation, algorithm, mode: codes of the caller |
 //! | 8 .. 16 | dimension of the whole collective |
@@ -42,8 +43,8 @@ use bytes::Bytes;
 
 pub use frame::{Frame, SparseBody};
 pub use write::{
-    encode, encode_dense, encode_empty, encode_opaque, encode_sparse, sparse_len, sparse_room, write_dense,
-    write_dense_sum, write_opaque, write_sparse,
+    encode, encode_dense, encode_empty, encode_opaque, encode_sparse, mark_piece, sparse_len, sparse_room,
+    write_dense, write_dense_sum, write_opaque, write_sparse,
 };
 
 use crate::{Element, Error};
@@ -52,7 +53,10 @@ use crate::{Element, Error};
 pub const HEADER: usize = 32;
 
 /// The version that this crate writes and accepts.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
+
+/// The most pieces that a vector comes in.
+pub const MAX_PIECES: usize = 1 << 15;
 
 const MAGIC: [u8; 2] = *b"TW";
 
@@ -141,11 +145,12 @@ pub fn open(mut bytes: Bytes) -> Result<Frame, Error> {
     if version != VERSION {
         return Err(Error::malformed(format!("version {version}, this is version {VERSION}")));
     }
+    let (kind, pieces) = (kind & 0xf, 1 << (kind >> 4));
     let kind = BodyKind::from_code(kind)
         .ok_or_else(|| Error::malformed(format!("there is no kind of body {kind}")))?;
     let [dim, parameter, count] = read_words(words);
     let fingerprint = Fingerprint { dtype, operation, algorithm, mode, dim, parameter };
-    let frame = Frame { fingerprint, kind, count, body: bytes.split_off(HEADER) };
+    let frame = Frame { fingerprint, kind, pieces, count, body: bytes.split_off(HEADER) };
     frame.check_length()?;
     Ok(frame)
 }

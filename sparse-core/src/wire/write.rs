@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use bytes::Bytes;
 
-use super::{BodyKind, Fingerprint, Frame, HEADER, MAGIC, VERSION};
+use super::{BodyKind, Fingerprint, Frame, HEADER, MAGIC, MAX_PIECES, VERSION};
 use crate::{Element, Error, SparseVec, SparseView, Stream, codec};
 
 /// A stream as a frame, in the form that it has.
@@ -116,6 +116,18 @@ pub fn write_opaque(out: &mut Vec<u8>, fingerprint: &Fingerprint, body: &[&[u8]]
     write_header(out, fingerprint, BodyKind::Opaque, body.iter().map(|part| part.len()).sum());
     body.iter().for_each(|part| out.extend_from_slice(part));
 }
+
+/// Marks a frame, just written to an empty buffer, as one of the pieces of a vector that comes in so many of them.
+///
+/// # Panics
+/// Unless that is a power of two of at most [`MAX_PIECES`](super::MAX_PIECES), and there is a frame.
+pub fn mark_piece(frame: &mut [u8], pieces: usize) {
+    assert!(pieces.is_power_of_two() && pieces <= MAX_PIECES, "a vector in {pieces} pieces");
+    frame[KIND] = frame[KIND] & 0xf | (pieces.ilog2() as u8) << 4;
+}
+
+/// Where a frame has the kind of its body.
+const KIND: usize = 3;
 
 fn write_header(out: &mut Vec<u8>, fingerprint: &Fingerprint, kind: BodyKind, count: usize) {
     let Fingerprint { dtype, operation, algorithm, mode, dim, parameter } = *fingerprint;

@@ -9,6 +9,7 @@ use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse,
 crate::for_each_type!(
     decoding_inverts_encoding_sparse,
     decoding_inverts_encoding_dense,
+    a_frame_says_how_many_pieces_it_is_marked_with,
     adding_a_frame_equals_adding_its_values,
     a_part_is_written_as_a_vector_of_its_own,
     a_body_is_checked_as_a_vector_is,
@@ -72,6 +73,23 @@ fn decoding_inverts_encoding_dense<T: Sample>(runner: &mut TestRunner) {
             Ok(Stream::Dense(found)) => assert_same(&found, &values),
             other => Err(TestCaseError::fail(format!("{other:?}"))),
         }
+    });
+}
+
+fn a_frame_says_how_many_pieces_it_is_marked_with<T: Sample>(runner: &mut TestRunner) {
+    let all = wire::MAX_PIECES.ilog2();
+    check(runner, (fingerprint(), sparse::<T>(), 0..=all, 0..=all), |(fingerprint, vec, first, second)| {
+        let mut bytes = wire::encode_sparse(&fingerprint, &vec).to_vec();
+        let unmarked = wire::open(bytes.clone().into()).unwrap();
+        prop_assert_eq!(unmarked.pieces, 1);
+        for log in [first, second] {
+            wire::mark_piece(&mut bytes, 1 << log);
+            let frame = wire::open(bytes.clone().into()).unwrap();
+            prop_assert_eq!(frame.pieces, 1 << log);
+            prop_assert_eq!((frame.kind, frame.fingerprint), (unmarked.kind, unmarked.fingerprint));
+            prop_assert_eq!((frame.count, &frame.body), (unmarked.count, &unmarked.body));
+        }
+        Ok(())
     });
 }
 

@@ -79,7 +79,7 @@ pub(super) fn iterations(text: &str) -> Result<u32, String> {
 
 pub(super) fn dimension(text: &str) -> Result<u64, String> {
     match number(text) {
-        None => Err("not a whole number, with k, M or G behind it or without".into()),
+        None => Err("not a whole number, such as 1000 or, with k, M or G behind it, 14.7M".into()),
         Some(Some(0)) => Err("a vector has to have at least 1 value".into()),
         Some(Some(dim)) if dim <= MAX_DIM => Ok(dim),
         Some(_) => Err(format!("a vector has at most 2^32 = {MAX_DIM} values")),
@@ -88,20 +88,23 @@ pub(super) fn dimension(text: &str) -> Result<u64, String> {
 
 pub(super) fn bytes(text: &str) -> Result<usize, String> {
     let bytes = number(text).flatten().and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.ok_or_else(|| "not a whole number of bytes, with k, M or G behind it or without".into())
+    bytes.ok_or_else(|| "not a whole number of bytes, such as 1000 or, with k, M or G behind it, 1.5M".into())
 }
 
-/// A whole number with a unit; `Some(None)` if it is one that does not fit.
+/// A number that with its unit is whole; `Some(None)` if it is one that does not fit.
 fn number(text: &str) -> Option<Option<u64>> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((end, 'k' | 'K')) => (&text[..end], 1_000),
-        Some((end, 'M')) => (&text[..end], 1_000_000),
-        Some((end, 'G')) => (&text[..end], 1_000_000_000),
-        _ => (text, 1),
+    let (number, zeros) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 3),
+        Some((end, 'M')) => (&text[..end], 6),
+        Some((end, 'G')) => (&text[..end], 9),
+        _ => (text, 0),
     };
-    let digits = digits.replace('_', "");
-    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    is_number.then(|| digits.parse().ok().and_then(|count: u64| count.checked_mul(unit)))
+    let number = number.replace('_', "");
+    let (whole, part) = number.split_once('.').unwrap_or((&number, "0"));
+    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+    let is_number = all_digits(whole) && all_digits(part);
+    let part = part.trim_end_matches('0');
+    (is_number && part.len() <= zeros).then(|| format!("{whole}{part:0<zeros$}").parse().ok())
 }
 
 /// Indices are 32 bits long.
@@ -135,6 +138,8 @@ mod tests {
     fn a_dimension_may_have_underscores_and_a_unit() {
         for (text, dim) in
             [("1", 1), ("16M", 16_000_000), ("1_000", 1_000), ("4k", 4_000), ("4G", 4_000_000_000)]
+                .into_iter()
+                .chain([("14.7M", 14_700_000), ("0.001k", 1), ("1.50k", 1_500), ("2.0", 2)])
         {
             assert_eq!(dimension(text), Ok(dim), "{text}");
         }
@@ -146,7 +151,11 @@ mod tests {
             ("99999999999999999999G", "2^32"),
             ("", "whole number"),
             ("M", "whole number"),
-            ("1.5M", "whole number"),
+            ("1.5", "whole number"),
+            ("1.0005k", "whole number"),
+            (".5M", "whole number"),
+            ("1.M", "whole number"),
+            ("1.5.0M", "whole number"),
             ("-1", "whole number"),
             ("+1", "whole number"),
             ("1m", "whole number"),
@@ -159,7 +168,8 @@ mod tests {
     #[test]
     fn bytes_may_be_none_and_have_a_unit() {
         assert_eq!((bytes("0"), bytes("16M"), bytes("1_024")), (Ok(0), Ok(16_000_000), Ok(1024)));
-        for bad in ["", "1.5M", "-1", "M", "99999999999999999999G"] {
+        assert_eq!(bytes("1.5M"), Ok(1_500_000));
+        for bad in ["", "1.5", "-1", "M", "99999999999999999999G"] {
             assert!(bytes(bad).unwrap_err().contains("whole number of bytes"), "{bad}");
         }
     }

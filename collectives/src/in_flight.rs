@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -267,16 +267,35 @@ impl<T: Transport> InFlight<T> {
     pub(crate) async fn drive<R>(
         &self,
         check: Check,
-        algorithm: impl Future<Output = Result<R, Error>>,
-    ) -> Result<R, Error> {
+        algorithm: impl Future<Output = Result<R, Error>> + Send,
+    ) -> Result<R, Error>
+    where
+        R: Send,
+    {
         if self.world_size() == 1 {
             return algorithm.await;
         }
+        let mut result = None;
+        let algorithm = async {
+            result = Some(algorithm.await?);
+            Ok(())
+        };
+        self.watch(check, pin!(algorithm)).await?;
+        let Some(result) = result else { unreachable!("a call that succeeds waits for its algorithm") };
+        Ok(result)
+    }
+
+    /// [`drive`](Self::drive) without the type of an algorithm, of which there are many.
+    async fn watch(
+        &self,
+        check: Check,
+        algorithm: Pin<&mut (dyn Future<Output = Result<(), Error>> + Send)>,
+    ) -> Result<(), Error> {
         let deadline = self.shared.options.deadline;
         let transport = &self.shared.transport;
         // Posted first, so that a mismatch is noticed soon even where the data are large.
         let first = self.check_round(0);
-        let both = pin!(async { Ok(try_join(algorithm, self.check(check, first)).await?.0) });
+        let both = pin!(async { try_join(algorithm, self.check(check, first)).await.map(drop) });
         let both = match select(both, pin!(transport.sleep(deadline / 3))).await {
             Either::Left((result, _)) => return result,
             Either::Right(((), both)) => both,

@@ -1,13 +1,13 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use transport::{Transport, block_on};
+use transport::{Rank, Transport, block_on};
 
 /// How long a rank may take before [`run_world`] calls it a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,32 +54,42 @@ where
     if let Some(world) = crate::sim::current() {
         return crate::sim::drive_or_panic(&world, transports.into_iter().map(f).collect());
     }
-    let state = State { running: transports.len(), ..State::default() };
-    let watch = Watch { state: Mutex::new(state), changed: Condvar::new() };
-    let run = |transport: T| {
+    let mut outputs: Vec<_> = transports.iter().map(|_| None).collect();
+    let (f, mut parts) = (&f, Vec::with_capacity(transports.len()));
+    for (transport, output) in transports.into_iter().zip(&mut outputs) {
         let rank = transport.rank();
-        let outcome = catch_unwind(AssertUnwindSafe(|| block_on(watch.over(f(transport)))));
+        let part: Part<'_> = Box::new(move |run| run(pin!(async { *output = Some(f(transport).await) })));
+        parts.push((rank, part));
+    }
+    run_parts(patience, parts);
+    outputs.into_iter().flatten().collect()
+}
+
+/// What a rank does on its thread: has its future run. Without a type of its own, so that what runs it is compiled once.
+type Part<'p> = Box<dyn FnOnce(&dyn Fn(Pin<&mut dyn Future<Output = ()>>)) + Send + 'p>;
+
+#[track_caller]
+fn run_parts(patience: Duration, parts: Vec<(Rank, Part<'_>)>) {
+    let state = State { running: parts.len(), ..State::default() };
+    let watch = Watch { state: Mutex::new(state), changed: Condvar::new() };
+    let run = |rank: Rank, part: Part<'_>| {
+        let on_this_thread = |future: Pin<&mut dyn Future<Output = ()>>| block_on(watch.over(future));
+        let outcome = catch_unwind(AssertUnwindSafe(|| part(&on_this_thread)));
         let panic = outcome.as_ref().err();
         watch.ended(panic.map(|panic| format!("rank {rank} panicked: {}", message(&**panic))));
-        outcome.ok()
     };
-    let outputs: Vec<_> = thread::scope(|scope| {
-        let spawn = |transport: T| {
-            let rank = transport.rank();
-            let spawned =
-                thread::Builder::new().name(format!("rank {rank}")).spawn_scoped(scope, || run(transport));
-            if let Err(error) = &spawned {
+    let run = &run;
+    thread::scope(|scope| {
+        for (rank, part) in parts {
+            let thread = thread::Builder::new().name(format!("rank {rank}"));
+            if let Err(error) = thread.spawn_scoped(scope, move || run(rank, part)) {
                 watch.ended(Some(format!("rank {rank} got no thread: {error}")));
             }
-            spawned
-        };
-        let ranks: Vec<_> = transports.into_iter().map(spawn).collect();
+        }
         watch.wait(patience);
-        ranks.into_iter().filter_map(|rank| rank.ok()?.join().ok()?).collect()
     });
     let panics = std::mem::take(&mut watch.lock().panics);
     assert!(panics.is_empty(), "{}", panics.join("; "));
-    outputs
 }
 
 /// Ends ranks that wait for ever, and disturbs no others: a spurious poll would hide a forgotten waker.
@@ -99,8 +109,7 @@ struct State {
 
 impl Watch {
     /// The future, or a panic once the time is over.
-    async fn over<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    async fn over(&self, mut future: Pin<&mut dyn Future<Output = ()>>) {
         std::future::poll_fn(|context| {
             let outcome = future.as_mut().poll(context);
             if outcome.is_pending() {
@@ -114,7 +123,7 @@ impl Watch {
             }
             outcome
         })
-        .await
+        .await;
     }
 
     fn ended(&self, panic: Option<String>) {
@@ -162,7 +171,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
     use crate::local_world;
-    use transport::{Rank, Tag};
+    use transport::Tag;
 
     #[test]
     #[should_panic(expected = "rank 2 panicked: two is bad")]

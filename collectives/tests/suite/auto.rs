@@ -6,11 +6,12 @@ use sparse_core::SparseVec;
 use testkit::run_world;
 use testkit::sim;
 use testkit::support::{Shape, world};
+use transport::AnyTransport;
 
 use crate::common::bits;
 use crate::simulated::Algorithm::{self, Dense, Sparse};
 use crate::simulated::{input, network};
-use crate::worlds::local_world;
+use crate::worlds::{delayed, local_world};
 
 /// What there is to choose from: a new algorithm gets its row here.
 const SPARSE: [SparseAlgorithm; 4] = [
@@ -110,8 +111,7 @@ fn ranks_that_learn_choose_alike_with_many_calls_in_flight() {
         // Sums of other algorithms have other bits, and ranks that chose apart would never end.
         let inputs: &Vec<Vec<SparseVec<f32>>> =
             &(0..40).map(|seed| world(Shape::Random, ranks, 300, seed)).collect();
-        let sums = run_world(local_world(ranks), |transport| async move {
-            let transport = testkit::faults::Faulty::new(transport).random_delays(3);
+        let sums = run_world(delayed(local_world(ranks), 3), |transport| async move {
             let communicator = Communicator::with_options(transport, Options::default().learn(true));
             let rank = communicator.rank().index();
             let mut sums = Vec::new();
@@ -138,7 +138,7 @@ fn learning_mends_a_wrong_link() {
         let run = sim::run(&network(work.ranks, &truth), |transport| async move {
             let input = input(&work, u64::from(transport::Transport::rank(&transport).0));
             let options = Options::default().link(believed).learn(learn);
-            let communicator = Communicator::with_options(transport, options);
+            let communicator = Communicator::with_options(AnyTransport::new(transport), options);
             for _ in 0..40 {
                 communicator.allreduce(&input, &SparseAlgorithm::Auto).await.unwrap();
             }
@@ -177,7 +177,7 @@ fn calibration_measures_the_simulated_link() {
         for (alpha, beta, overhead) in [(50e-6, 8e-9, 5e-6), (1e-6, 0.1e-9, 0.0), (1e-3, 1e-6, 0.0)] {
             let truth = Link::new(alpha, beta).overhead(overhead);
             let run = sim::run(&network(ranks, &truth), |transport| async move {
-                Communicator::new(transport).calibrate().await.unwrap()
+                Communicator::new(AnyTransport::new(transport)).calibrate().await.unwrap()
             });
             let run = run.unwrap();
             let near = |a: f64, b: f64| (a - b).abs() <= 0.02 * b + 1e-8;

@@ -159,7 +159,7 @@ fn a_barrier_sends_what_is_drawn() {
     for ranks in DRAWN {
         let network = Network::new(ranks).alpha(Duration::from_micros(50)).traced();
         let run = sim::run(&network, |transport| async move {
-            Communicator::new(transport).barrier().await.unwrap();
+            Communicator::new(AnyTransport::new(transport)).barrier().await.unwrap();
         });
         let mut sent = vec![Vec::new(); ranks];
         run.unwrap().trace.iter().for_each(|message| sent[message.from.index()].push(message.to.index()));

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use transport::{Rank, Tag};
@@ -56,15 +56,27 @@ impl std::error::Error for Deadlock {}
 
 /// Runs the futures to their ends.
 pub(super) fn drive<F: Future>(world: &World, futures: Vec<F>) -> Result<Vec<F::Output>, Deadlock> {
+    let mut outputs: Vec<_> = futures.iter().map(|_| None).collect();
+    let mut parts: Vec<Part<'_>> = Vec::with_capacity(futures.len());
+    for (future, output) in futures.into_iter().zip(&mut outputs) {
+        parts.push(Box::pin(async move { *output = Some(future.await) }));
+    }
+    drive_parts(world, parts)?;
+    Ok(outputs.into_iter().flatten().collect())
+}
+
+/// A future without a type of its own, so that what drives it is compiled once.
+type Part<'p> = Pin<Box<dyn Future<Output = ()> + 'p>>;
+
+fn drive_parts(world: &World, parts: Vec<Part<'_>>) -> Result<(), Deadlock> {
     let ready = Arc::new(Mutex::new(VecDeque::new()));
-    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    let mut tasks: Vec<_> = futures
+    let mut tasks: Vec<_> = parts
         .into_iter()
         .enumerate()
-        .map(|(place, future)| {
+        .map(|(place, part)| {
             let task = Arc::new(Task { place, queued: AtomicBool::new(false), ready: Arc::clone(&ready) });
             task.wake_by_ref();
-            (Some(Box::pin(future)), Arc::clone(&task), Waker::from(task))
+            (Some(part), Arc::clone(&task), Waker::from(task))
         })
         .collect();
     let mut running = tasks.len();
@@ -73,7 +85,7 @@ pub(super) fn drive<F: Future>(world: &World, futures: Vec<F>) -> Result<Vec<F::
             if world.step() {
                 continue;
             }
-            let unfinished = tasks.iter().enumerate().filter(|(_, (future, ..))| future.is_some());
+            let unfinished = tasks.iter().enumerate().filter(|(_, (part, ..))| part.is_some());
             return Err(Deadlock {
                 at: duration(world.now()),
                 unfinished: unfinished.map(|(place, _)| Rank::from_index(place)).collect(),
@@ -81,17 +93,14 @@ pub(super) fn drive<F: Future>(world: &World, futures: Vec<F>) -> Result<Vec<F::
             });
         };
         let Some((slot, task, waker)) = tasks.get_mut(place) else { continue };
-        let Some(future) = slot else { continue };
+        let Some(part) = slot else { continue };
         task.queued.store(false, Ordering::Relaxed);
-        if let Poll::Ready(output) = Pin::new(future).poll(&mut Context::from_waker(waker)) {
+        if part.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
             *slot = None;
             running -= 1;
-            if let Some(place) = outputs.get_mut(place) {
-                *place = Some(output);
-            }
         }
     }
-    Ok(outputs.into_iter().flatten().collect())
+    Ok(())
 }
 
 struct Task {

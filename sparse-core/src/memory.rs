@@ -151,7 +151,7 @@ fn rounded<T>(room: usize) -> usize {
         return room;
     }
     let step = 1 << (room.ilog2().saturating_sub(3));
-    room.checked_next_multiple_of(step).unwrap_or(room)
+    room.saturating_add(step / 2).checked_next_multiple_of(step).unwrap_or(room)
 }
 
 impl<T: Send + 'static> Reusable for Vec<T> {

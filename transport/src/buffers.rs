@@ -86,7 +86,8 @@ fn rounded(length: usize) -> usize {
     if length < LONG {
         return length;
     }
-    length.checked_next_multiple_of(1 << (length.ilog2() - 3)).unwrap_or(length)
+    let step = 1 << (length.ilog2() - 3);
+    length.saturating_add(step / 2).checked_next_multiple_of(step).unwrap_or(length)
 }
 
 /// What no panic leaves half-changed.

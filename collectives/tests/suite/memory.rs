@@ -13,8 +13,8 @@ use crate::simulated;
 
 const RANKS: usize = 4;
 /// The shorter of two lengths of vectors: all that is allocated for them is long even then.
-const DIM: u64 = 1 << 20;
-const ENTRIES: u64 = 1 << 16;
+const DIM: u64 = 1 << 19;
+const ENTRIES: u64 = 1 << 15;
 
 #[derive(Clone, Copy, Debug)]
 enum Call<'a> {
@@ -73,21 +73,23 @@ impl Call<'_> {
 /// Bytes that all ranks together allocate in a call, once warm; vectors are so many times longer.
 fn steady(call: Call<'_>, times: u64) -> u64 {
     let work = Workload::uniform(RANKS, DIM * times, ENTRIES * times, 4);
+    let inputs: Vec<_> = (0..RANKS as u64).map(|rank| simulated::input(&work, rank)).collect();
+    let inputs = &inputs;
     let allocated = |calls: usize| {
         let world = || {
             sim::run(&Network::new(RANKS), |transport| async move {
                 let options = Options::default().progress(Progress::Caller);
                 let communicator = Communicator::with_options(AnyTransport::new(transport), options);
-                let input = simulated::input(&work, u64::from(communicator.rank().0));
+                let input = &inputs[communicator.rank().index()];
                 let mut dense = [input.to_dense(), input.to_dense()];
                 for _ in 0..calls {
-                    call.run(&communicator, &input, &mut dense).await;
+                    call.run(&communicator, input, &mut dense).await;
                 }
             })
         };
         allocation_counter::measure(|| drop(world())).bytes_total
     };
-    (allocated(5) - allocated(3)) / 2
+    (allocated(6) - allocated(4)) / 2
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn the_bytes_are_those_of_the_specification() {
     let fingerprint = Fingerprint::new::<f32>(7, 8, 9, 0x0a0b, 0x0c0d);
     let vec = SparseVec::new(0x0a0b, vec![1, 0x0102], vec![1.0_f32, -2.0]).unwrap();
     let expected = [
-        b'T', b'W', 2, 2, 1, 7, 8, 9, // magic, version, sparse, f32, operation, algorithm, mode
+        b'T', b'W', 3, 2, 1, 7, 8, 9, // magic, version, sparse, f32, operation, algorithm, mode
         0x0b, 0x0a, 0, 0, 0, 0, 0, 0, // dimension
         0x0d, 0x0c, 0, 0, 0, 0, 0, 0, // parameter
         2, 0, 0, 0, 0, 0, 0, 0, // count
@@ -321,7 +321,7 @@ fn the_bytes_are_those_of_the_specification() {
     ];
     assert_eq!(wire::encode_sparse(&fingerprint, &vec), &expected[..]);
     let dense = wire::encode_dense(&fingerprint, &[0x0102_0304_0506_0708_i64]);
-    assert_eq!(&dense[..5], [b'T', b'W', 2, 1, 6]);
+    assert_eq!(&dense[..5], [b'T', b'W', 3, 1, 6]);
     assert_eq!(&dense[24..], [1, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
 }
 

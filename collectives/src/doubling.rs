@@ -24,7 +24,7 @@ pub(crate) const MOST_PIECES: usize = 32;
 /// What one rank has summed so far.
 pub(crate) trait Sums {
     /// How many pieces there may be.
-    const MOST_PIECES: usize;
+    fn most_pieces(&self) -> usize;
 
     /// How many there are: a power of two.
     fn pieces(&self) -> usize;
@@ -61,9 +61,9 @@ pub(crate) struct Peer {
 }
 
 /// Sums with all ranks.
-pub(crate) async fn run<T: Transport, S: Sums + Send>(
+pub(crate) async fn run<T: Transport>(
     operation: &InFlight<T>,
-    sums: &mut S,
+    sums: &mut (dyn Sums + Send + '_),
 ) -> Result<(), Error> {
     let fold = Fold::new(operation.world_size());
     let mut leaving = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) async fn run<T: Transport, S: Sums + Send>(
         Role::Folded { into } => {
             leaving.extend((0..sums.pieces()).map(|at| operation.send(into, Lane::Reduce, sums.message(at))));
             let from = Peer { rank: into, round: None, is_lower: false };
-            let mut result = arriving(operation, from, Lane::Gather, S::MOST_PIECES).await?;
+            let mut result = arriving(operation, from, Lane::Gather, sums.most_pieces()).await?;
             while let Some(piece) = result.next().await? {
                 sums.take(piece)?;
             }
@@ -92,7 +92,7 @@ pub(crate) async fn run<T: Transport, S: Sums + Send>(
             }
             for from in hears {
                 let to = tells.next();
-                let mut theirs = arriving(operation, from, Lane::Reduce, S::MOST_PIECES).await?;
+                let mut theirs = arriving(operation, from, Lane::Reduce, sums.most_pieces()).await?;
                 sums.cut(sums.pieces().max(theirs.pieces));
                 let each = sums.pieces() / theirs.pieces;
                 while let Some(piece) = theirs.next().await? {

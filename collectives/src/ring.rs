@@ -37,7 +37,7 @@ pub(crate) trait Pieces {
 pub(crate) async fn round<T: Transport>(
     operation: &InFlight<T>,
     plan: &Plan,
-    pieces: &mut (impl Pieces + Send),
+    pieces: &mut (dyn Pieces + Send + '_),
 ) -> Result<(), Error> {
     let (rank, ranks) = (operation.rank(), operation.world_size());
     let (right, left) = (after(rank, 1, ranks), before(rank, 1, ranks));

@@ -34,7 +34,9 @@ struct Dense<'a, T: Transport, E> {
 }
 
 impl<T: Transport, E: Element> Sums for Dense<'_, T, E> {
-    const MOST_PIECES: usize = doubling::MOST_PIECES;
+    fn most_pieces(&self) -> usize {
+        doubling::MOST_PIECES
+    }
 
     fn pieces(&self) -> usize {
         self.pieces

@@ -51,7 +51,9 @@ struct Sparse<'a, T: Transport, E> {
 }
 
 impl<T: Transport, E: Element> Sums for Sparse<'_, T, E> {
-    const MOST_PIECES: usize = doubling::MOST_PIECES;
+    fn most_pieces(&self) -> usize {
+        doubling::MOST_PIECES
+    }
 
     fn pieces(&self) -> usize {
         self.sums.len()

@@ -176,7 +176,8 @@ impl<T: Transport + 'static> Communicator<T> {
         })
     }
 
-    fn start<R: Send + 'static>(
+    /// Leaves a collective to who makes it go on.
+    pub(crate) fn start<R: Send + 'static>(
         &self,
         collective: impl Future<Output = Result<R, Error>> + Send + 'static,
     ) -> Handle<R> {

@@ -41,7 +41,9 @@ struct Largest<'a, T: Transport, E> {
 }
 
 impl<T: Transport, E: Element> Sums for Largest<'_, T, E> {
-    const MOST_PIECES: usize = 1;
+    fn most_pieces(&self) -> usize {
+        1
+    }
 
     fn pieces(&self) -> usize {
         1

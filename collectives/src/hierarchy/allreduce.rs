@@ -48,7 +48,9 @@ pub(super) async fn dense<T: Transport, E: Element>(
         }
         Ok(())
     };
-    inside.run(gather).await
+    inside.run(gather).await?;
+    operation.reduce_values(output);
+    Ok(())
 }
 
 pub(super) async fn sparse<T: Transport, E: Element>(
@@ -78,5 +80,5 @@ pub(super) async fn sparse<T: Transport, E: Element>(
             });
         decode::concat(parts.collect::<Result<_, Error>>()?, inner.rank(), memory)
     };
-    inside.run(gather).await
+    Ok(operation.reduce_stream(inside.run(gather).await?))
 }

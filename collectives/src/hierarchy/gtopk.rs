@@ -36,8 +36,9 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
     let memory = operation.memory();
     let invalid = |source| Error::value(operation.rank(), source);
     if algorithm == GtopkAlgorithm::Exact {
-        let sum = exact_sum(operation, layout, input, k).await?;
+        let mut sum = exact_sum(operation, layout, input, k).await?;
         let put_back = put_back(input, &sum, Vec::new(), mode, memory).map_err(invalid)?;
+        operation.reduce_values(sum.values_mut());
         return Ok(GlobalTopk { sum, put_back });
     }
     let inside = Part::new(operation, layout.inside(), layout.place(), 0);
@@ -49,7 +50,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         }
         _ => None,
     };
-    let (sum, dropped) = spread(&inside, of_all, input.dim(), k).await?;
+    let (mut sum, dropped) = spread(&inside, of_all, input.dim(), k).await?;
     let put_back = match mode {
         PutBack::Paper => put_back(input, &sum, Vec::new(), mode, memory),
         PutBack::Conserving => {
@@ -63,6 +64,7 @@ pub(super) async fn gtopk<T: Transport, E: Element>(
         }
     };
     memory.put(of_group.kept);
+    operation.reduce_values(sum.values_mut());
     Ok(GlobalTopk { sum, put_back: put_back.map_err(invalid)? })
 }
 

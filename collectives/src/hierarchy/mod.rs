@@ -21,6 +21,7 @@ mod allreduce;
 mod gtopk;
 mod layout;
 mod part;
+mod start;
 
 /// The ranks of a communicator in groups, such as those of one machine each: a fast network inside the groups, a slow one
 /// across them. Made by [`Communicator::hierarchy`].
@@ -132,7 +133,6 @@ impl<T: Transport> Hierarchy<T> {
             let operation = begun?;
             let sum = allreduce::dense(&operation, &self.layout, input, output, algorithm);
             let result = operation.drive(Check::Neighbour, sum).await;
-            operation.reduce_values(output);
             operation.finish(result)
         }
     }
@@ -155,7 +155,6 @@ impl<T: Transport> Hierarchy<T> {
             let operation = begun?;
             let sum = allreduce::sparse(&operation, &self.layout, input, algorithm);
             let result = operation.drive(Check::Neighbour, sum).await;
-            let result = result.map(|sum| operation.reduce_stream(sum));
             operation.finish(result)
         }
     }
@@ -186,10 +185,7 @@ impl<T: Transport> Hierarchy<T> {
         async move {
             let operation = begun?;
             let largest = gtopk::gtopk(&operation, &self.layout, input, k, algorithm, put_back);
-            let mut result = operation.drive(Check::Neighbour, largest).await;
-            if let Ok(largest) = &mut result {
-                operation.reduce_values(largest.sum.values_mut());
-            }
+            let result = operation.drive(Check::Neighbour, largest).await;
             operation.finish(result)
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use collectives::{
-    Communicator, DenseAlgorithm, Error, ErrorKind, GtopkAlgorithm, Hierarchy, Options, PutBack, Reduction,
-    SparseAlgorithm,
+    Communicator, DenseAlgorithm, Error, ErrorKind, GtopkAlgorithm, Hierarchy, Options, Progress, PutBack,
+    Reduction, SparseAlgorithm,
 };
 use sparse_core::{Element, SparseVec, reduce};
 use sparse_quant::{Norm, Qsgd, Quantizer};
@@ -243,6 +243,33 @@ fn a_mean_is_the_sum_divided_by_all_ranks_once() {
                 assert_eq!(bits(of_means.sum.values()), bits(&expected));
             }
         });
+    }
+}
+
+#[test]
+fn what_is_started_and_waited_for_in_another_order_is_what_one_gets_at_once() {
+    for progress in [Progress::Thread, Progress::Caller] {
+        for color in GROUPINGS {
+            let inputs: &Vec<SparseVec<f32>> = &world(Shape::Random, 7, 200, 8);
+            run_world(local_world(7), |transport| async move {
+                let options = Options::default().deadline(Duration::from_secs(20)).progress(progress);
+                let whole = Communicator::with_options(transport, options);
+                let rank = whole.rank().index();
+                let hierarchy = whole.hierarchy(color(rank)).await.unwrap().with_reduction(Reduction::Mean);
+                let (input, split) = (&inputs[rank], SparseAlgorithm::SsarSplitAllgather);
+                let (dense, exact) = (DenseAlgorithm::Rabenseifner, GtopkAlgorithm::Exact);
+                let sum = hierarchy.start_allreduce(input.clone(), split.clone());
+                let all = hierarchy.start_allreduce_dense(input.to_dense(), dense);
+                let largest = hierarchy.start_gtopk(input.clone(), 5, exact, PutBack::Conserving);
+                let (largest, all, sum) = (largest.await.unwrap(), all.await.unwrap(), sum.await.unwrap());
+                assert_eq!(sum, hierarchy.allreduce(input, &split).await.unwrap());
+                let mut expected = vec![0.0; 200];
+                hierarchy.allreduce_dense(&input.to_dense(), &mut expected, dense).await.unwrap();
+                assert_eq!(all, expected);
+                let found = hierarchy.gtopk(input, 5, exact, PutBack::Conserving).await.unwrap();
+                assert_eq!(largest, found);
+            });
+        }
     }
 }
 

@@ -52,7 +52,6 @@ fn check<E: Element>(ranks: usize) {
                 (bits(&sum), communicator.traffic().messages_sent)
             };
             let results = in_virtual_time(ranks, |world| run_world(delayed(world, 5), part));
-            // Many entries mean many messages; one more is the check's.
             // More than one a round, beside the check's one and those to and from who stand aside.
             let messages = results.iter().map(|(_, messages)| *messages).max().unwrap();
             let of_wholes = 1 + ranks.ilog2() + u32::from(!ranks.is_power_of_two());

@@ -17,8 +17,8 @@
 //!
 //! The crate knows no ranks, no transport and no clock.
 //!
-//! Its loops are compiled for every processor of the architecture and once more for newer ones, chosen at run time; both
-//! give the same bits. `SPARSE_CORE_ISA=portable` in the environment chooses the former.
+//! Its loops are compiled for every processor of the architecture and once more for newer ones, chosen at run time; all
+//! give the same bits. `SPARSE_CORE_ISA=portable` in the environment chooses the former, `avx2` nothing newer than that.
 //!
 //! # Rules that hold everywhere
 //! - **NaN is loud.** Selection ranks every NaN above every number; sums propagate it.
@@ -50,6 +50,7 @@
 
 mod arch;
 pub mod codec;
+mod collect;
 mod dense;
 mod element;
 mod error;

@@ -1,6 +1,7 @@
 use rayon::prelude::*;
 
-use crate::select::{collect, top_k_by};
+use crate::collect::collect;
+use crate::select::top_k_by;
 use crate::{Element, Error, SparseVec};
 
 /// [`top_k_into`](crate::top_k_into) by the threads of the rayon pool that this is called in: the same result, bit for bit,
@@ -58,13 +59,7 @@ pub(crate) fn find<'a, T: Element>(
 ) -> Vec<Found<T>> {
     let find = |part: &[T]| {
         let mut found = Found { len: part.len(), indices: Vec::new(), values: Vec::new() };
-        if most > 0 {
-            collect(part, low, |index, value| {
-                found.indices.push(index);
-                found.values.push(value);
-                found.indices.len() < most
-            });
-        }
+        collect(part, low, 0, most, (&mut found.indices, &mut found.values));
         found
     };
     parts.map(find).collect()

@@ -1,3 +1,4 @@
+use crate::collect::{PART, ROOM, collect};
 use crate::{Element, Error, SparseVec, arch};
 
 /// The `k` entries of largest magnitude of a dense vector: exact, for any `k`.
@@ -83,34 +84,35 @@ pub(crate) fn top_k_by<T: Element>(
         Slot { above, inside, .. } => above + inside,
     };
     largest.restart(values.len() as u64)?;
-    largest.reserve(most);
-    collect(values, slot.low.max(1), |index, value| {
-        if cut.keeps(value) {
-            largest.push(index, value);
+    largest.reserve(most + ROOM);
+    for (part, values) in values.chunks(PART).enumerate() {
+        let before = largest.nnz();
+        if before >= most {
+            break;
         }
-        largest.nnz() < most
-    });
+        collect(values, slot.low.max(1), (part * PART) as u32, usize::MAX, largest.ends());
+        largest.retain_from(before, |_, value| cut.keeps(value));
+    }
     keep_largest(largest, k);
     Ok(())
 }
 
 /// Appends the values of at least this magnitude until there are `enough` entries.
 fn push_reaching<T: Element>(values: &[T], low: u64, enough: usize, to: &mut SparseVec<T>) {
-    collect(values, low, |index, value| {
-        to.push(index, value);
-        to.nnz() < enough
-    });
+    collect(values, low, 0, enough, to.ends());
 }
 
 /// Leaves the k largest of these entries, in their order; all if there are no more.
 pub(crate) fn keep_largest<T: Element>(entries: &mut SparseVec<T>, k: usize) {
-    arch::fastest(
+    let cut = arch::fastest(
         #[inline(always)]
-        || {
-            let Some(mut cut) = cut(entries.values(), k) else { return };
-            entries.retain(|_, value| cut.keeps(value));
-        },
+        || cut(entries.values(), k),
     );
+    let Some(mut cut) = cut else { return };
+    entries.keep_reaching(cut.magnitude);
+    if entries.nnz() > k {
+        entries.retain(|_, value| cut.keeps(value));
+    }
 }
 
 /// The entries of at least the magnitude of `least`: as many as there are.
@@ -152,7 +154,7 @@ fn guess<T: Element>(
     }
     let low = low_by_sample(values, k);
     let enough = 4 * k + 4 * SAMPLED;
-    entries.reserve(k + k / 4 + 2 * SAMPLED);
+    entries.reserve(k + k / 4 + 2 * SAMPLED + ROOM);
     push_reaching(values, low, enough, entries);
     if entries.nnz() >= enough {
         // Perhaps many are equal.
@@ -204,86 +206,6 @@ const SAMPLED: usize = 16;
 const LINE: usize = 16;
 /// How many lines of the sample are on their way from memory at a time.
 const LINES_AHEAD: usize = 16;
-/// Values that are looked at together first.
-const BLOCK: usize = 64;
-/// How many values are on their way from memory at a time.
-const AHEAD: usize = 16 * BLOCK;
-/// Bytes.
-const CACHE_LINE: usize = 64;
-
-/// Calls `take` for every value of at least this magnitude, by increasing index, until it returns false.
-pub(crate) fn collect<T: Element>(values: &[T], low: u64, take: impl FnMut(u32, T) -> bool) {
-    arch::fastest(
-        #[inline(always)]
-        || collect_here(values, low, |at| prefetch(values, at + AHEAD), take),
-    );
-}
-
-/// [`collect`] of values that are in the cache, while these are fetched from memory.
-pub(crate) fn collect_before<T: Element>(
-    values: &[T],
-    low: u64,
-    next: &[&[T]],
-    take: impl FnMut(u32, T) -> bool,
-) {
-    arch::fastest(
-        #[inline(always)]
-        || collect_here(values, low, |at| next.iter().for_each(|next| prefetch(next, at)), take),
-    );
-}
-
-/// Fetches a block from memory. A branch guessed wrong, when collecting at every other block where many have entries,
-/// would hold up reading.
-#[inline(always)]
-fn prefetch<T>(values: &[T], at: usize) {
-    let block = values.get(at..(at + BLOCK).min(values.len())).unwrap_or_default();
-    block.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
-}
-
-#[inline(always)]
-fn collect_here<T: Element>(
-    values: &[T],
-    low: u64,
-    prefetch: impl Fn(usize),
-    mut take: impl FnMut(u32, T) -> bool,
-) {
-    let (blocks, rest) = values.as_chunks::<BLOCK>();
-    for (at, block) in blocks.iter().enumerate() {
-        prefetch(at * BLOCK);
-        // Most blocks hold none at the usual densities.
-        if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
-            continue;
-        }
-        // Without a branch on each value, which no predictor could foresee.
-        let mut found = which(block, low);
-        while found != 0 {
-            let offset = found.trailing_zeros() as usize;
-            found &= found - 1;
-            if !take((at * BLOCK + offset) as u32, block[offset % BLOCK]) {
-                return;
-            }
-        }
-    }
-    for (offset, &value) in rest.iter().enumerate().filter(|(_, value)| value.reaches(low)) {
-        if !take((blocks.len() * BLOCK + offset) as u32, value) {
-            return;
-        }
-    }
-}
-
-/// A bit for each value that is of at least this magnitude.
-#[inline(always)]
-fn which<T: Element>(block: &[T; BLOCK], low: u64) -> u64 {
-    let mut each = [0_u8; BLOCK];
-    for (byte, value) in each.iter_mut().zip(block) {
-        *byte = value.reaches(low).into();
-    }
-    // The multiplication moves the lowest bits of 8 bytes to its highest byte, each to its place.
-    let bits = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let bytes = each.as_chunks::<8>().0.iter().enumerate();
-    bytes.fold(0, |all, (at, bytes)| all | bits(bytes) << (8 * at))
-}
-
 /// What separates the entries that are kept: those above a magnitude, and the first few equal to it.
 pub(crate) struct Cut {
     magnitude: u64,
@@ -291,6 +213,11 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
+    /// What is kept is at least of this magnitude.
+    pub(crate) fn magnitude(&self) -> u64 {
+        self.magnitude
+    }
+
     /// Whether the next value in index order is kept.
     #[inline(always)]
     pub(crate) fn keeps<T: Element>(&mut self, value: T) -> bool {

@@ -1,7 +1,9 @@
 use std::ops::Range;
 
+use crate::collect::{self, ROOM, collect};
 use crate::error::{check_dim, check_same_dim};
-use crate::{Element, Error, Memory, SparseView, arch, select};
+use crate::select::{self, Cut};
+use crate::{Element, Error, Memory, SparseView, arch};
 
 /// A sparse vector: strictly increasing indices below its dimension, and a value for each.
 ///
@@ -100,12 +102,8 @@ impl<T: Element> SparseVec<T> {
         let dim = values.len() as u64;
         check_dim(dim)?;
         let nnz = values.iter().filter(|value| value.magnitude() != 0).count();
-        let mut vec = Self { dim, ..Self::with_room(nnz, memory) };
-        for (index, &value) in values.iter().enumerate() {
-            if value.magnitude() != 0 {
-                vec.push(index as u32, value);
-            }
-        }
+        let mut vec = Self { dim, ..Self::with_room(nnz + ROOM, memory) };
+        collect(values, 1, 0, nnz, vec.ends());
         Ok(vec)
     }
 
@@ -264,15 +262,27 @@ impl<T: Element> SparseVec<T> {
     /// # Ok::<(), sparse_core::Error>(())
     /// ```
     #[inline(always)]
-    pub fn retain(&mut self, mut keeps: impl FnMut(u32, T) -> bool) {
-        let mut kept = 0;
+    pub fn retain(&mut self, keeps: impl FnMut(u32, T) -> bool) {
+        self.retain_from(0, keeps);
+    }
+
+    /// [`retain`](Self::retain) that leaves this many entries before as they are.
+    #[inline(always)]
+    pub(crate) fn retain_from(&mut self, before: usize, mut keeps: impl FnMut(u32, T) -> bool) {
+        let mut kept = before;
         let (indices, values) = (&mut self.indices[..], &mut self.values[..]);
-        for at in 0..indices.len().min(values.len()) {
+        for at in before..indices.len().min(values.len()) {
             let (index, value) = (indices[at], values[at]);
             // Written whether it stays or not: which of the two no predictor could foresee.
             (indices[kept], values[kept]) = (index, value);
             kept += usize::from(keeps(index, value));
         }
+        self.truncate(kept);
+    }
+
+    /// Leaves the entries of at least this magnitude.
+    pub(crate) fn keep_reaching(&mut self, low: u64) {
+        let kept = arch::keep_reaching(low, &mut self.indices, &mut self.values);
         self.truncate(kept);
     }
 
@@ -295,38 +305,30 @@ impl<T: Element> SparseVec<T> {
     #[must_use]
     pub fn top_k_in(mut self, k: usize, memory: &Memory) -> (Self, Self) {
         let mut dropped = Self { dim: self.dim, indices: Vec::new(), values: Vec::new() };
-        arch::fastest(
+        let cut = arch::fastest(
             #[inline(always)]
-            || {
-                if let Some(mut cut) = select::cut(&self.values, k) {
-                    dropped = self.part(self.nnz() - k, |value| cut.keeps(value), memory);
-                }
-            },
+            || select::cut(&self.values, k),
         );
+        if let Some(cut) = cut {
+            let room = self.nnz() - k + ROOM;
+            (dropped.indices, dropped.values) = (memory.any(room, 0), memory.any(room, T::ZERO));
+            let kept = self.split(cut, k, &mut dropped);
+            dropped.truncate(self.nnz() - kept);
+            self.truncate(kept);
+        }
         (self, dropped)
     }
 
-    /// Moves the entries whose values it does not keep, `most` of them at most, to another vector. Asks once for each, in
-    /// order.
-    #[inline(always)]
-    fn part(&mut self, most: usize, mut keeps: impl FnMut(T) -> bool, memory: &Memory) -> Self {
-        // One place more, for an entry that is kept after the last that is not.
-        let (mut drop_indices, mut drop_values) = (memory.any(most + 1, 0), memory.any(most + 1, T::ZERO));
+    /// Moves the k entries that are kept to the front, and the others to the front of `dropped`; says how many are kept.
+    fn split(&mut self, mut cut: Cut, k: usize, dropped: &mut Self) -> usize {
         let (indices, values) = (&mut self.indices[..], &mut self.values[..]);
-        let (mut kept, mut out) = (0, 0);
-        for at in 0..indices.len().min(values.len()) {
-            let (index, value) = (indices[at], values[at]);
-            // Written to both: which of them no predictor could foresee.
-            (indices[kept], values[kept]) = (index, value);
-            (drop_indices[out], drop_values[out]) = (index, value);
-            let keep = usize::from(keeps(value));
-            kept += keep;
-            out += 1 - keep;
+        let dropped = (&mut dropped.indices[..], &mut dropped.values[..]);
+        let reaching = values.iter().filter(|value| value.reaches(cut.magnitude())).count();
+        if reaching == k {
+            arch::split_reaching(cut.magnitude(), indices, values, dropped)
+        } else {
+            collect::split(indices, values, dropped, |value| cut.keeps(value))
         }
-        self.truncate(kept);
-        drop_indices.truncate(out);
-        drop_values.truncate(out);
-        Self::from_sorted(self.dim, drop_indices, drop_values)
     }
 
     fn truncate(&mut self, entries: usize) {
@@ -340,12 +342,9 @@ impl<T: Element> SparseVec<T> {
         Self { dim: 0, indices: memory.empty(entries), values: memory.empty(entries) }
     }
 
-    /// Appends an entry that the caller knows to be above all others and below the dimension.
-    #[inline]
-    pub(crate) fn push(&mut self, index: u32, value: T) {
-        debug_assert!(u64::from(index) < self.dim && self.indices.last().is_none_or(|&last| last < index));
-        self.indices.push(index);
-        self.values.push(value);
+    /// What entries are appended to, which the caller knows to be above all others and below the dimension.
+    pub(crate) fn ends(&mut self) -> (&mut Vec<u32>, &mut Vec<T>) {
+        (&mut self.indices, &mut self.values)
     }
 
     /// Room for so many more entries, which the caller writes before anybody looks at the vector.

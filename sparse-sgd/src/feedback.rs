@@ -52,10 +52,7 @@ struct Selected {
     used: SparseVec<f32>,
 }
 
-/// Entries that are computed, and then looked at for large ones while they are in the cache.
-const PART: usize = 1024;
-
-/// As [`PART`], by one of several threads.
+/// Entries that one of several threads computes, and then looks at for large ones while they are in the cache.
 #[cfg(feature = "rayon")]
 const SHARE: usize = 1 << 14;
 
@@ -115,16 +112,18 @@ impl Feedback {
     ) -> Result<SparseVec<f32>, sparse_core::Error> {
         let Selected { entries, mut selection, used } = std::mem::take(&mut self.buckets[bucket]);
         selection.start(entries.len(), k);
-        let (mut parts, mut at) =
-            (gradients.into_iter().flat_map(|gradient| gradient.chunks(PART)).peekable(), entries.start);
-        while let Some(gradient) = parts.next() {
-            let range = at..at + gradient.len();
-            at = range.end;
-            self.add(range.clone(), gradient, factor);
-            let next = parts.peek().copied().unwrap_or_default();
-            let state = [&self.residual, &self.next_residual, &self.velocity, &self.next_velocity];
-            let [v, next_v, u, next_u] = state.map(|s| s.get(at..at + next.len()).unwrap_or_default());
-            selection.see_before(&self.next_residual[range], &[next, v, next_v, u, next_u]);
+        let (momentum, mut rest) = (self.momentum, self.state(entries.clone()));
+        for gradient in gradients {
+            let mut state = rest.split_off(gradient.len());
+            let next = std::mem::take(&mut state.next_residual);
+            selection.compute(
+                next,
+                #[inline(always)]
+                |at, next| {
+                    let gradient = &gradient[at..][..next.len()];
+                    state.block(at, next).add(gradient, momentum, factor);
+                },
+            );
         }
         self.select(bucket, Selected { entries, selection, used })
     }
@@ -155,39 +154,25 @@ impl Feedback {
     ) -> Result<SparseVec<f32>, sparse_core::Error> {
         let Selected { entries, mut selection, used } = std::mem::take(&mut self.buckets[bucket]);
         selection.start(entries.len(), k);
-        // Without momentum all of these are empty.
-        let velocity = if self.velocity.is_empty() { 0..0 } else { entries.clone() };
-        let (mut v, mut u) = (&self.residual[entries.clone()], &self.velocity[velocity.clone()]);
-        let mut next_v = &mut self.next_residual[entries.clone()];
-        let mut next_u = &mut self.next_velocity[velocity];
+        let (momentum, mut rest) = (self.momentum, self.state(entries.clone()));
         let mut parts = Vec::with_capacity(entries.len() / SHARE + 1);
         for gradient in gradients.into_iter().flat_map(|gradient| gradient.chunks(SHARE)) {
-            let len = gradient.len();
-            let moving = if self.momentum == 0.0 { 0 } else { len };
-            let state = State {
-                residual: split_off(&mut v, len),
-                velocity: split_off(&mut u, moving),
-                next_residual: split_off_mut(&mut next_v, len),
-                next_velocity: split_off_mut(&mut next_u, moving),
-            };
-            parts.push((state, gradient));
+            parts.push((rest.split_off(gradient.len()), gradient));
         }
-        let momentum = self.momentum;
         selection.see_parallel(
             parts.into_par_iter().map(|(state, gradient)| state.add(gradient, momentum, factor)),
         );
         self.select(bucket, Selected { entries, selection, used })
     }
 
-    fn add(&mut self, range: Range<usize>, gradient: &[f32], factor: f32) {
-        let velocity = if self.velocity.is_empty() { 0..0 } else { range.clone() };
-        let state = State {
-            residual: &self.residual[range.clone()],
+    fn state(&mut self, entries: Range<usize>) -> State<'_> {
+        let velocity = if self.velocity.is_empty() { 0..0 } else { entries.clone() };
+        State {
+            residual: &self.residual[entries.clone()],
             velocity: &self.velocity[velocity.clone()],
-            next_residual: &mut self.next_residual[range],
+            next_residual: &mut self.next_residual[entries],
             next_velocity: &mut self.next_velocity[velocity],
-        };
-        state.add(gradient, self.momentum, factor);
+        }
     }
 
     /// Clears what was sent of a bucket, and takes back what came back. Work only on those entries.
@@ -230,7 +215,41 @@ struct State<'a> {
 }
 
 impl<'a> State<'a> {
+    /// Takes the first entries apart.
+    fn split_off(&mut self, len: usize) -> Self {
+        let moving = if self.velocity.is_empty() { 0 } else { len };
+        let (residual, velocity) = (self.residual.split_at(len), self.velocity.split_at(moving));
+        let next_residual = std::mem::take(&mut self.next_residual).split_at_mut(len);
+        let next_velocity = std::mem::take(&mut self.next_velocity).split_at_mut(moving);
+        *self = Self {
+            residual: residual.1,
+            velocity: velocity.1,
+            next_residual: next_residual.1,
+            next_velocity: next_velocity.1,
+        };
+        Self {
+            residual: residual.0,
+            velocity: velocity.0,
+            next_residual: next_residual.0,
+            next_velocity: next_velocity.0,
+        }
+    }
+
+    /// The entries from `at` on, of which the next residual is kept apart.
+    #[inline(always)]
+    fn block<'b>(&'b mut self, at: usize, next_residual: &'b mut [f32]) -> State<'b> {
+        let range = at..at + next_residual.len();
+        let velocity = if self.velocity.is_empty() { 0..0 } else { range.clone() };
+        State {
+            residual: &self.residual[range],
+            velocity: &self.velocity[velocity.clone()],
+            next_residual,
+            next_velocity: &mut self.next_velocity[velocity],
+        }
+    }
+
     /// Computes the next state, and returns its residual.
+    #[inline(always)]
     fn add(self, gradient: &[f32], momentum: f32, factor: f32) -> &'a [f32] {
         let next = self.next_residual.iter_mut().zip(self.residual);
         if self.velocity.is_empty() {
@@ -246,20 +265,6 @@ impl<'a> State<'a> {
         }
         self.next_residual
     }
-}
-
-#[cfg(feature = "rayon")]
-fn split_off<'a>(from: &mut &'a [f32], len: usize) -> &'a [f32] {
-    let (first, rest) = from.split_at(len);
-    *from = rest;
-    first
-}
-
-#[cfg(feature = "rayon")]
-fn split_off_mut<'a>(from: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
-    let (first, rest) = std::mem::take(from).split_at_mut(len);
-    *from = rest;
-    first
 }
 
 #[cfg(test)]

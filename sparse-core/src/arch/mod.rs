@@ -4,10 +4,13 @@
 //! the compiler neither fuses nor reorders its sums: the bits are the same everywhere. Where an inner function is not
 //! inlined, it is compiled for every machine only; so those that matter say `#[inline(always)]`.
 //!
+//! What selections consist of is written for x86 besides: the compiler makes no use of instructions that compress.
+//!
 //! The other thing that needs unsafe code is here too, and is the same for every machine: [`in_turn`], where checking each
 //! access would cost more than what is done with it.
 //!
-//! With `SPARSE_CORE_ISA=portable` in the environment, what is compiled for every machine is used on this one too.
+//! With `SPARSE_CORE_ISA=portable` in the environment, what is compiled for every machine is used on this one too; with `avx2`
+//! nothing newer than that.
 
 mod in_turn;
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +19,10 @@ mod x86_64;
 pub(crate) use in_turn::{Entries, EntriesMut, TWINS, in_turn};
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{fastest, prefetch};
+pub(crate) use x86_64::{collect, fastest, keep_reaching, prefetch, split_reaching};
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use crate::collect::{keep_reaching, of_part as collect, split_reaching};
 
 /// Runs `work`: there is no newer instruction set to choose.
 #[cfg(not(target_arch = "x86_64"))]

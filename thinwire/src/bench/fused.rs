@@ -11,7 +11,6 @@ use super::kernels::{Inputs, Row};
 
 /// The residual is changed in place: the gradient is added, and the largest entries are taken out.
 pub(super) fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
-    const PART: usize = 1024;
     let k = inputs.k();
     let mut residual = residual(inputs, 1.0);
     let mut plain = residual.clone();
@@ -19,14 +18,10 @@ pub(super) fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
     let (mut gradients, mut plain_gradients) = (Gradients::new(inputs), Gradients::new(inputs));
     let step = || {
         selection.start(residual.len(), k);
-        let mut rest = &mut residual[..];
-        let mut parts = gradients.next().into_iter().flat_map(|gradient| gradient.chunks(PART)).peekable();
-        while let Some(gradient) = parts.next() {
-            let part;
-            (part, rest) = rest.split_at_mut(gradient.len());
-            add(part, gradient);
-            let next = parts.peek().copied().unwrap_or_default();
-            selection.see_before(part, &[next, &rest[..next.len()]]);
+        let gradients = gradients.next();
+        let (left, right) = residual.split_at_mut(gradients[0].len());
+        for (part, gradient) in [left, right].into_iter().zip(gradients) {
+            selection.compute(part, |at, block| add(block, &gradient[at..][..block.len()]));
         }
         selection.finish_into(&residual, &mut largest)?;
         clear(&mut residual, &largest)?;
@@ -136,6 +131,7 @@ fn residual(inputs: &Inputs, growth: f32) -> Vec<f32> {
     gradient.iter().map(|_| rng.random_range(-largest..largest)).collect()
 }
 
+#[inline(always)]
 fn add(residual: &mut [f32], gradient: &[f32]) {
     residual.iter_mut().zip(gradient).for_each(|(residual, gradient)| *residual += gradient);
 }

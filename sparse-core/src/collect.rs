@@ -1,0 +1,169 @@
+use std::ops::Range;
+
+use crate::{Element, arch};
+
+/// Values that are looked at in order, a block at a time.
+pub(crate) trait Pass<T> {
+    /// The block at this place is looked at next: this is the time to fetch some that follow from memory, or to compute it.
+    fn reach(&mut self, at: usize);
+
+    /// All values, of which those of the blocks so far are looked at.
+    fn values(&self) -> &[T];
+}
+
+/// Appends the values of at least this magnitude to `found`, with their indices, the first of them `start`, until it has
+/// `enough` entries.
+pub(crate) fn collect<T: Element>(
+    values: &[T],
+    low: u64,
+    start: u32,
+    enough: usize,
+    found: (&mut Vec<u32>, &mut Vec<T>),
+) {
+    collect_by(&mut Fetched(values), low, start, enough, found);
+}
+
+/// [`collect`] of what this passes over, of which no more is reached once there are enough. Says how much was.
+pub(crate) fn collect_by<T: Element>(
+    pass: &mut impl Pass<T>,
+    low: u64,
+    start: u32,
+    enough: usize,
+    found: (&mut Vec<u32>, &mut Vec<T>),
+) -> usize {
+    let (indices, kept) = found;
+    let (mut at, len) = (0, pass.values().len());
+    while at < len && indices.len() < enough {
+        let part = at..len.min(at + PART);
+        at = part.end;
+        arch::collect(pass, part, low, start, (&mut *indices, &mut *kept));
+    }
+    indices.truncate(enough);
+    kept.truncate(enough);
+    at
+}
+
+/// Values in memory, fetched ahead. A branch guessed wrong, when collecting at every other block where many have entries,
+/// would hold up reading.
+pub(crate) struct Fetched<'a, T>(pub(crate) &'a [T]);
+
+impl<T> Pass<T> for Fetched<'_, T> {
+    #[inline(always)]
+    fn reach(&mut self, at: usize) {
+        let (at, end) = (at + AHEAD, self.0.len().min(at + AHEAD + BLOCK));
+        let block = self.0.get(at..end).unwrap_or_default();
+        block.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
+    }
+
+    #[inline(always)]
+    fn values(&self) -> &[T] {
+        self.0
+    }
+}
+
+/// After so many values it is seen whether enough are found: there is room for so many more than that at least.
+pub(crate) const PART: usize = 1 << 10;
+/// Room for so many more entries than there will be is never too little.
+pub(crate) const ROOM: usize = PART + BLOCK;
+/// Values that are looked at together.
+pub(crate) const BLOCK: usize = 64;
+/// How many values are on their way from memory at a time.
+const AHEAD: usize = 16 * BLOCK;
+/// Bytes.
+const CACHE_LINE: usize = 64;
+
+/// [`collect`] of a part whole, on every machine.
+#[inline(always)]
+pub(crate) fn of_part<T: Element>(
+    pass: &mut impl Pass<T>,
+    part: Range<usize>,
+    low: u64,
+    start: u32,
+    (indices, kept): (&mut Vec<u32>, &mut Vec<T>),
+) {
+    let mut push = |at: usize, value| {
+        indices.push(start.wrapping_add(at as u32));
+        kept.push(value);
+    };
+    for at in part.clone().step_by(BLOCK) {
+        pass.reach(at);
+        let values = &pass.values()[at..part.end];
+        let Some(block) = values.first_chunk::<BLOCK>() else {
+            values
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| value.reaches(low))
+                .for_each(|(offset, value)| push(at + offset, *value));
+            break;
+        };
+        // Most blocks hold none at the usual densities.
+        if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
+            continue;
+        }
+        // Without a branch on each value, which no predictor could foresee.
+        let mut found = which(block, low);
+        while found != 0 {
+            let offset = found.trailing_zeros() as usize;
+            found &= found - 1;
+            push(at + offset, block[offset % BLOCK]);
+        }
+    }
+}
+
+/// A bit for each value that is of at least this magnitude.
+#[inline(always)]
+fn which<T: Element>(block: &[T; BLOCK], low: u64) -> u64 {
+    let mut each = [0_u8; BLOCK];
+    for (byte, value) in each.iter_mut().zip(block) {
+        *byte = value.reaches(low).into();
+    }
+    // The multiplication moves the lowest bits of 8 bytes to its highest byte, each to its place.
+    let bits = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let bytes = each.as_chunks::<8>().0.iter().enumerate();
+    bytes.fold(0, |all, (at, bytes)| all | bits(bytes) << (8 * at))
+}
+
+/// Moves the entries of at least this magnitude to the front, on every machine; says how many these are.
+#[inline(always)]
+pub(crate) fn keep_reaching<T: Element>(low: u64, indices: &mut [u32], values: &mut [T]) -> usize {
+    let mut kept = 0;
+    for at in 0..indices.len().min(values.len()) {
+        let (index, value) = (indices[at], values[at]);
+        // Written whether it stays or not: which of the two no predictor could foresee.
+        (indices[kept], values[kept]) = (index, value);
+        kept += usize::from(value.reaches(low));
+    }
+    kept
+}
+
+/// [`split`] by a magnitude, on every machine.
+#[inline(always)]
+pub(crate) fn split_reaching<T: Element>(
+    low: u64,
+    indices: &mut [u32],
+    values: &mut [T],
+    others: (&mut [u32], &mut [T]),
+) -> usize {
+    split(indices, values, others, |value| value.reaches(low))
+}
+
+/// Moves the entries that are kept to the front, and the others to that of `others`; says how many are kept. There must be
+/// [`ROOM`] for more than there are others.
+#[inline(always)]
+pub(crate) fn split<T: Element>(
+    indices: &mut [u32],
+    values: &mut [T],
+    (places, slots): (&mut [u32], &mut [T]),
+    mut keeps: impl FnMut(T) -> bool,
+) -> usize {
+    let (mut kept, mut out) = (0, 0);
+    for at in 0..indices.len().min(values.len()) {
+        let (index, value) = (indices[at], values[at]);
+        // Written to both: which of them no predictor could foresee.
+        (indices[kept], values[kept]) = (index, value);
+        (places[out], slots[out]) = (index, value);
+        let keep = usize::from(keeps(value));
+        (kept, out) = (kept + keep, out + 1 - keep);
+    }
+    kept
+}

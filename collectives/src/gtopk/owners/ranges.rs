@@ -98,33 +98,31 @@ pub(super) fn balanced(dim: u64, samples: &[Sample]) -> Vec<Range<u64>> {
 ///
 /// A rank's quantile is off by up to half a square root of its entries; of so many samples as the ranks have within that
 /// distance, about a quarter, at random, are on the wrong side of a place. Not more than half a sample of each rank.
-fn by_chance(samples: usize, total: u128, entries: u64, ranks: usize) -> u128 {
+fn by_chance(samples: usize, total: u128, entries: u64, ranks: usize) -> f64 {
     let (samples, ranks) = (samples as f64, ranks as f64);
     let near = samples * 0.5 / (entries as f64 / ranks).max(1.0).sqrt();
-    let off = (1.0 + 3.5 * (0.56 * near).sqrt()).min(ranks / 2.0);
-    (total as f64 / samples * off) as u128
+    let off = (1.0 + 5.0 * (0.56 * near).sqrt()).min(ranks / 2.0);
+    total as f64 / samples * off
 }
 
 /// Of the points of a line that rises from left to right, those between which it is straight, but for this much.
 ///
 /// Where each sample counted, ranges would be as uneven as the few samples in each; where samples lie evenly but for chance, so
 /// do the entries. After Douglas and Peucker, "Algorithms for the reduction of the number of points", 1973.
-fn knots(points: &[(u64, u128)], tolerance: u128) -> Vec<(u64, u128)> {
+fn knots(points: &[(u64, u128)], tolerance: f64) -> Vec<(u64, u128)> {
+    let line: Vec<_> = points.iter().map(|(place, weight)| (*place as f64, *weight as f64)).collect();
     let mut is_knot = vec![false; points.len()];
     let mut parts = vec![(0, points.len() - 1, 0)];
     while let Some((first, last, depth)) = parts.pop() {
-        let ((from, before), (past, after)) = (points[first], points[last]);
         (is_knot[first], is_knot[last]) = (true, true);
         if depth == DEEPEST {
             is_knot[first..last].fill(true);
             continue;
         }
-        let off = |at: usize| {
-            let (here, weight) = points[at];
-            let straight = (u128::from(here - from) * (after - before)).checked_div(u128::from(past - from));
-            (before + straight.unwrap_or_default()).abs_diff(weight)
-        };
-        let worst = (first + 1..last).map(|at| (off(at), at)).max();
+        let ((from, before), (past, after)) = (line[first], line[last]);
+        let slope = if past > from { (after - before) / (past - from) } else { 0.0 };
+        let off = |at: usize| (before + (line[at].0 - from) * slope - line[at].1).abs();
+        let worst = (first + 1..last).map(|at| (off(at), at)).max_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((off, at)) = worst
             && off > tolerance
         {

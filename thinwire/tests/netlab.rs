@@ -212,6 +212,8 @@ fn options_that_make_no_sense_are_refused() {
         (&["--hosts", "2", "--rate", "0", "--", "true"], "unit"),
         (&["--hosts", "2", "--rate", "0gbit", "--", "true"], "at least 10kbit"),
         (&["--hosts", "2", "--rate", "1gbit"], "<CMD>"),
+        (&["--hosts", "2", "--rate", "1gbit", "--burst", "2", "--", "true"], "unit"),
+        (&["--hosts", "2", "--rate", "1gbit", "--burst", "101ms", "--", "true"], "100ms"),
         (&["--rate", "1gbit", "--", "true"], "--hosts"),
         (&["--hosts", "2", "--", "true"], "--rate"),
     ] {

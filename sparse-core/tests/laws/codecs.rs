@@ -209,6 +209,7 @@ fn uniform(dim: u64, count: usize) -> Vec<u32> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn uniform_supports_cost_little_more_than_their_entropy() {
     let dim = 1 << 22;
     for (count, most) in [(419, 1.04), (4194, 1.055), (41_943, 1.065), (419_430, 1.10), (2 << 20, 1.001)] {
@@ -221,6 +222,7 @@ fn uniform_supports_cost_little_more_than_their_entropy() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn clustered_supports_cost_far_less_than_uniform_ones() {
     let dim = 1 << 22;
     let rows = uniform(dim / 64, 655).into_iter().flat_map(|row| row * 64..row * 64 + 64).collect();

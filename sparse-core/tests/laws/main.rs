@@ -5,6 +5,7 @@
 mod codecs;
 mod elements;
 mod frames;
+#[cfg(not(miri))] // which objects to a dependency of rayon
 mod parallel;
 mod random;
 mod samples;

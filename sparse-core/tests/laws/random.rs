@@ -25,6 +25,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn every_position_and_every_pair_is_as_likely() {
     const LEN: usize = 12;
     const K: usize = 5;

@@ -157,7 +157,8 @@ fn codes(len: Range<usize>) -> BoxedStrategy<Vec<u64>> {
 
 /// Short vectors that shrink well, and long ones that are cheap to make.
 pub(crate) fn dense<T: Sample>() -> BoxedStrategy<Vec<T>> {
-    let long = (0_usize..6000, code(), 0_u32..5).prop_map(|(len, seed, style)| long(len, seed, style));
+    let most = if cfg!(miri) { 1500 } else { 6000 };
+    let long = (0_usize..most, code(), 0_u32..5).prop_map(|(len, seed, style)| long(len, seed, style));
     prop_oneof![4 => values(0..100), 1 => long].boxed()
 }
 

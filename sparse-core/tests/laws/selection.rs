@@ -143,6 +143,7 @@ fn the_most_negative_integer_is_the_largest() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn a_large_gradient_is_selected_exactly() {
     // Enough values for several blocks and digits, most of them alike.
     let values: Vec<f32> = (0..200_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
@@ -214,6 +215,7 @@ fn uniform() -> Vec<f32> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn top_k_of_long_vectors_equals_the_sorting_oracle() {
     for (name, values) in shapes() {
         assert_exact(name, &values);
@@ -232,6 +234,7 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
     let shapes: Vec<_> = shapes().into_iter().filter(|(_, values)| values.len() == LEN).collect();
     for k in [0, 1, 20, 200, LEN / 8, LEN / 2, LEN, LEN + 1] {
@@ -262,6 +265,7 @@ fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn a_selection_by_parts_begins_anew_with_another_vector() {
     let mut selection = TopK::new();
     for (len, k) in [(LEN, 200), (LEN, 20), (LEN / 2, 20), (0, 20), (LEN, 2000)] {

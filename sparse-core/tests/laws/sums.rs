@@ -305,6 +305,7 @@ fn a_passing_overflow_does_not_matter_to_a_sum_of_many() {
 
 /// Long enough for the chains and blocks in which a merge goes on.
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn long_vectors_are_merged_entry_by_entry() {
     let vec = |from: u32, step: u32, len: u32| {
         // Steps vary, so that neither vector leads for long.
@@ -330,6 +331,25 @@ fn long_vectors_are_merged_entry_by_entry() {
             assert_eq!(sum.unwrap().iter().collect::<BTreeMap<_, _>>(), expected);
         }
     }
+}
+
+#[test]
+fn blocks_that_are_merged_in_turn_hold_each_index_once() {
+    let every = |step: u32, len: u32| {
+        let indices = (0..len).map(|i| i * step).collect();
+        SparseVec::new(1 << 14, indices, (0..len as i32).collect()).unwrap()
+    };
+    let (left, right) = (every(2, 4200), every(3, 4300));
+    let entry = |index: u32| {
+        let value = |step: u32, len: u32| {
+            (index.is_multiple_of(step) && index / step < len).then_some((index / step) as i32)
+        };
+        let values = [value(2, 4200), value(3, 4300)];
+        values.iter().any(Option::is_some).then(|| (index, values.iter().flatten().sum::<i32>()))
+    };
+    let (indices, values): (Vec<u32>, Vec<i32>) = (0..1 << 14).filter_map(entry).unzip();
+    let sum = merge(&left, &right).unwrap();
+    assert_eq!((sum.indices(), sum.values()), (&indices[..], &values[..]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::algorithm::Algorithm;
 use crate::rate::Rate;
 
 use values::{
-    bytes, density, dimension, group, hosts, iterations, ranks, rate, seconds, simulated_ranks, span,
+    burst, bytes, density, dimension, group, hosts, iterations, ranks, rate, seconds, simulated_ranks, span,
     stragglers, workers,
 };
 
@@ -411,8 +411,9 @@ pub(crate) struct LaunchArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The hosts are 10.77.0.1, 10.77.0.2, .. and reach each other and nothing else; nothing of this is seen outside. Packets
-have 1500 bytes, so a plain TCP stream gets 0.95 of the rate. Each token bucket holds 0.5 ms at its rate, and two packets
-at least: so much passes at once after a pause. 1 MiB waits at a link before packets are dropped.
+have 1500 bytes, so a plain TCP stream gets 0.95 of the rate. Each token bucket holds what passes in the time of --burst,
+and two packets at least; packets are handed over in groups of half as much. 1 MiB waits at a link before packets are
+dropped.
 
 Example:
   thinwire netlab --hosts 8 --rate 1gbit -- thinwire bench allreduce --transport tcp --dim 16M")]
@@ -424,6 +425,13 @@ pub(crate) struct NetlabArgs {
     /// How fast a link is in each direction, with a unit as for tc: 1gbit, 100mbit, 10mbit
     #[arg(long, value_name = "RATE", value_parser = str::parse::<Rate>)]
     pub(crate) rate: Rate,
+
+    /// How much passes at once after a pause, as the time that it takes at the rate
+    ///
+    /// The less, the truer are short messages; the more, the less the emulation takes of the processor, which it wakes for
+    /// each group of packets: more than anything else where messages are long and what is measured computes meanwhile.
+    #[arg(long, value_name = "TIME", default_value = "500us", value_parser = burst)]
+    pub(crate) burst: Duration,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]

@@ -53,6 +53,13 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     })
 }
 
+pub(super) fn burst(text: &str) -> Result<Duration, String> {
+    let burst = span(text)?;
+    if burst <= LONGEST_BURST { Ok(burst) } else { Err("more than 100ms at once is no link any more".into()) }
+}
+
+const LONGEST_BURST: Duration = Duration::from_millis(100);
+
 /// A number that is not negative times what its unit, the first that the text ends with, stands for.
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let number = |(unit, times): &(&str, f64)| text.strip_suffix(unit).map(|number| (number, *times));

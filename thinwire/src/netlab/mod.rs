@@ -17,7 +17,7 @@ use crate::error::{Error, When as _};
 use crate::process::shown::Shown;
 use crate::process::starter::{NOT_INHERITED, world};
 
-use network::{Network, address};
+use network::{Link, Network, address};
 
 /// Where rank 0 listens: in a network of its own every port is free.
 const PORT: u16 = 29_500;
@@ -28,7 +28,7 @@ pub(crate) fn netlab(args: &NetlabArgs) -> Result<(), Error> {
     // First, so that a signal cannot end this process while the network is there.
     let mut hosts = Shown::new()?;
     owner::sweep().context("cannot clear what a killed netlab left").run()?;
-    let network = Network::new(args.hosts, args.rate).run()?;
+    let network = Network::new(args.hosts, Link { rate: args.rate, burst: args.burst }).run()?;
     let master = address(0).to_string();
     for host in 0..args.hosts {
         let mut command = Command::new("ip");

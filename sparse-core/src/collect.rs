@@ -4,8 +4,8 @@ use crate::{Element, arch};
 
 /// Values that are looked at in order, a block at a time.
 pub(crate) trait Pass<T> {
-    /// The block at this place is looked at next: this is the time to fetch some that follow from memory, or to compute it.
-    fn reach(&mut self, at: usize);
+    /// This block is looked at next: it is the time to fetch some that follow from memory, or to compute it.
+    fn reach(&mut self, block: Range<usize>);
 
     /// All values, of which those of the blocks so far are looked at.
     fn values(&self) -> &[T];
@@ -33,9 +33,11 @@ pub(crate) fn collect_by<T: Element>(
 ) -> usize {
     let (indices, kept) = found;
     let (mut at, len) = (0, pass.values().len());
+    // Registers of values that lie in two cache lines take twice as long to load and store: the first part ends with a line.
+    let mut end = pass.values().as_ptr().align_offset(CACHE_LINE).min(PART);
     while at < len && indices.len() < enough {
-        let part = at..len.min(at + PART);
-        at = part.end;
+        let part = at..len.min(end);
+        (at, end) = (part.end, part.end + PART);
         arch::collect(pass, part, low, start, (&mut *indices, &mut *kept));
     }
     indices.truncate(enough);
@@ -49,9 +51,9 @@ pub(crate) struct Fetched<'a, T>(pub(crate) &'a [T]);
 
 impl<T> Pass<T> for Fetched<'_, T> {
     #[inline(always)]
-    fn reach(&mut self, at: usize) {
-        let (at, end) = (at + AHEAD, self.0.len().min(at + AHEAD + BLOCK));
-        let block = self.0.get(at..end).unwrap_or_default();
+    fn reach(&mut self, block: Range<usize>) {
+        let ahead = block.start + AHEAD..self.0.len().min(block.end + AHEAD);
+        let block = self.0.get(ahead).unwrap_or_default();
         block.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
     }
 
@@ -86,7 +88,7 @@ pub(crate) fn of_part<T: Element>(
         kept.push(value);
     };
     for at in part.clone().step_by(BLOCK) {
-        pass.reach(at);
+        pass.reach(at..part.end.min(at + BLOCK));
         let values = &pass.values()[at..part.end];
         let Some(block) = values.first_chunk::<BLOCK>() else {
             values

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 #[cfg(feature = "rayon")]
 use rayon::prelude::*;
 
@@ -74,9 +76,10 @@ impl<T: Element> TopK<T> {
         self.see_by(&mut Fetched(part));
     }
 
-    /// The next values of the vector, which `compute` writes: it is given neighbouring blocks of `part`, of 64 values but for the
-    /// last, each with the place in `part` where it begins. Costs little beside that, as each block is looked at before it
-    /// leaves the first-level cache. Compiled for the instructions of this processor where it is inlined.
+    /// The next values of the vector, which `compute` writes: it is given one block of `part` after the other, of at most 64
+    /// values, each with the place in `part` where it begins. Most have 64 that begin with a cache line. Costs little beside
+    /// that, as each block is looked at before it leaves the first-level cache. Compiled for the instructions of this processor
+    /// where it is inlined.
     ///
     /// ```
     /// use sparse_core::TopK;
@@ -94,7 +97,8 @@ impl<T: Element> TopK<T> {
         let mut pass = Computed { values: part, compute };
         let seen = self.see_by(&mut pass);
         // Where there are too many candidates already, and at the first step, nothing is looked at.
-        (seen..pass.values.len()).step_by(BLOCK).for_each(|at| pass.reach(at));
+        let len = pass.values.len();
+        (seen..len).step_by(BLOCK).for_each(|at| pass.reach(at..len.min(at + BLOCK)));
     }
 
     /// Says how much of it was passed over: all, or as much as is of use. Too many candidates are no help: the vector is read
@@ -193,9 +197,8 @@ struct Computed<'a, T, F> {
 
 impl<T, F: FnMut(usize, &mut [T])> Pass<T> for Computed<'_, T, F> {
     #[inline(always)]
-    fn reach(&mut self, at: usize) {
-        let end = self.values.len().min(at + BLOCK);
-        (self.compute)(at, &mut self.values[at..end]);
+    fn reach(&mut self, block: Range<usize>) {
+        (self.compute)(block.start, &mut self.values[block]);
     }
 
     #[inline(always)]

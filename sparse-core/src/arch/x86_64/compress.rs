@@ -51,7 +51,7 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
     const BLOCKED: usize = BLOCK / GROUP;
     let mut masks = [0; GROUPS];
     for (at, masks) in part.clone().step_by(BLOCK).zip(masks.as_chunks_mut::<BLOCKED>().0) {
-        pass.reach(at);
+        pass.reach(at..part.end.min(at + BLOCK));
         let values = &pass.values()[at..part.end];
         // A whole block is known to have as many groups.
         let groups = values.first_chunk::<BLOCK>().map_or(values, |block| block).as_chunks().0;

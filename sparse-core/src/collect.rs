@@ -9,6 +9,9 @@ pub(crate) trait Pass<T> {
 
     /// All values, of which those of the blocks so far are looked at.
     fn values(&self) -> &[T];
+
+    /// The same, if those that are found are to be set to zero.
+    fn taken(&mut self) -> Option<&mut [T]>;
 }
 
 /// Appends the values of at least this magnitude to `found`, with their indices, the first of them `start`, until it has
@@ -20,10 +23,14 @@ pub(crate) fn collect<T: Element>(
     enough: usize,
     found: (&mut Vec<u32>, &mut Vec<T>),
 ) {
-    collect_by(&mut Fetched(values), low, start, enough, found);
+    let (indices, kept) = found;
+    collect_by(&mut Fetched(values), low, start, enough, (&mut *indices, &mut *kept));
+    indices.truncate(enough);
+    kept.truncate(enough);
 }
 
-/// [`collect`] of what this passes over, of which no more is reached once there are enough. Says how much was.
+/// Appends the values of at least this magnitude of what this passes over, until there are enough: up to [`PART`] more may be
+/// found. Says how much was reached.
 pub(crate) fn collect_by<T: Element>(
     pass: &mut impl Pass<T>,
     low: u64,
@@ -40,14 +47,12 @@ pub(crate) fn collect_by<T: Element>(
         (at, end) = (part.end, part.end + PART);
         arch::collect(pass, part, low, start, (&mut *indices, &mut *kept));
     }
-    indices.truncate(enough);
-    kept.truncate(enough);
     at
 }
 
 /// Values in memory, fetched ahead. A branch guessed wrong, when collecting at every other block where many have entries,
 /// would hold up reading.
-pub(crate) struct Fetched<'a, T>(pub(crate) &'a [T]);
+struct Fetched<'a, T>(&'a [T]);
 
 impl<T> Pass<T> for Fetched<'_, T> {
     #[inline(always)]
@@ -60,6 +65,11 @@ impl<T> Pass<T> for Fetched<'_, T> {
     #[inline(always)]
     fn values(&self) -> &[T] {
         self.0
+    }
+
+    #[inline(always)]
+    fn taken(&mut self) -> Option<&mut [T]> {
+        None
     }
 }
 
@@ -83,31 +93,25 @@ pub(crate) fn of_part<T: Element>(
     start: u32,
     (indices, kept): (&mut Vec<u32>, &mut Vec<T>),
 ) {
-    let mut push = |at: usize, value| {
-        indices.push(start.wrapping_add(at as u32));
-        kept.push(value);
-    };
     for at in part.clone().step_by(BLOCK) {
-        pass.reach(at..part.end.min(at + BLOCK));
-        let values = &pass.values()[at..part.end];
-        let Some(block) = values.first_chunk::<BLOCK>() else {
-            values
-                .iter()
-                .enumerate()
-                .filter(|(_, value)| value.reaches(low))
-                .for_each(|(offset, value)| push(at + offset, *value));
-            break;
+        let block = at..part.end.min(at + BLOCK);
+        pass.reach(block.clone());
+        let values = &pass.values()[block];
+        let mut found = match values.first_chunk::<BLOCK>() {
+            // Most blocks hold none at the usual densities.
+            Some(block) if !block.iter().fold(false, |any, value| any | value.reaches(low)) => 0,
+            Some(block) => which(block, low),
+            None => (0..).zip(values).fold(0, |bits, (at, value)| bits | u64::from(value.reaches(low)) << at),
         };
-        // Most blocks hold none at the usual densities.
-        if !block.iter().fold(false, |any, value| any | value.reaches(low)) {
-            continue;
-        }
         // Without a branch on each value, which no predictor could foresee.
-        let mut found = which(block, low);
         while found != 0 {
-            let offset = found.trailing_zeros() as usize;
+            let at = at + found.trailing_zeros() as usize;
             found &= found - 1;
-            push(at + offset, block[offset % BLOCK]);
+            indices.push(start.wrapping_add(at as u32));
+            kept.push(pass.values()[at]);
+            if let Some(values) = pass.taken() {
+                values[at] = T::ZERO;
+            }
         }
     }
 }

@@ -80,6 +80,11 @@ pub fn clear<T: Element>(dense: &mut [T], entries: &SparseVec<T>) -> Result<(), 
     Ok(())
 }
 
+/// Sets the positions of these entries to their values.
+pub(crate) fn put<T: Element>(dense: &mut [T], entries: &SparseVec<T>) {
+    at_each(dense, entries, |slot, value| *slot = value);
+}
+
 /// Goes to the dense value of each entry, in order.
 #[inline(always)]
 fn at_each<T: Element>(dense: &mut [T], entries: &SparseVec<T>, mut visit: impl FnMut(&mut T, T)) {

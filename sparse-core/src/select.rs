@@ -75,7 +75,7 @@ pub(crate) fn top_k_by<T: Element>(
                 Slot { low, width: 0, above, .. } => (low, k - above),
                 Slot { low, .. } => (low - 1, 0),
             };
-            (slot, Cut { magnitude, ties })
+            (slot, Cut { magnitude, ties, suffices: false })
         }
     };
     let most = match slot {
@@ -149,10 +149,7 @@ fn guess<T: Element>(
     entries: &mut SparseVec<T>,
     push_reaching: impl Fn(&[T], u64, usize, &mut SparseVec<T>),
 ) -> Guess {
-    if !is_worth_a_sample(values, k) {
-        return Guess::None;
-    }
-    let low = low_by_sample(values, k);
+    let Some(low) = low_by_sample(values, k, k) else { return Guess::None };
     let enough = 4 * k + 4 * SAMPLED;
     entries.reserve(k + k / 4 + 2 * SAMPLED + ROOM);
     push_reaching(values, low, enough, entries);
@@ -162,7 +159,7 @@ fn guess<T: Element>(
         let count = |low| values.iter().filter(|value| value.reaches(low)).count();
         let above = if low == nan { 0 } else { count(low + 1) };
         if above < k && count(low) >= k {
-            Guess::Cut(Cut { magnitude: low, ties: k - above })
+            Guess::Cut(Cut { magnitude: low, ties: k - above, suffices: false })
         } else {
             Guess::None
         }
@@ -174,12 +171,12 @@ fn guess<T: Element>(
     }
 }
 
-pub(crate) fn is_worth_a_sample<T>(values: &[T], k: usize) -> bool {
-    values.len() >= MANY && (1..=values.len() / 8).contains(&k)
-}
-
-/// A magnitude, not zero, that a few more than k values reach, if the sample is a fair one.
-pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
+/// A magnitude, not zero, that a few more values than `reaching` reach, if the sample is a fair one; it is large enough for k
+/// values. `None` where it is not worth that.
+pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize, reaching: usize) -> Option<u64> {
+    if values.len() < MANY || k == 0 || k.max(reaching) > values.len() / 8 {
+        return None;
+    }
     // Whole cache lines at even distances.
     let wanted = (SAMPLED * (values.len() / k)).max(MANY / 2).max(values.len() >> 10).min(values.len() / 4);
     let distance = values.len() / (wanted / LINE);
@@ -191,11 +188,11 @@ pub(crate) fn low_by_sample<T: Element>(values: &[T], k: usize) -> u64 {
     });
     let mut sample = Vec::with_capacity(wanted + LINE);
     lines.for_each(|line| sample.extend(line.iter().map(|value| value.magnitude())));
-    // Deep enough to hold k values but for one case in a thousand.
-    let expected = sample.len() as f64 * k as f64 / values.len() as f64;
+    // Deep enough to hold them but for one case in a thousand.
+    let expected = sample.len() as f64 * reaching as f64 / values.len() as f64;
     let rank = ((expected + 3.0 * expected.sqrt() + 3.0) as usize).min(sample.len() - 1);
     let (_, &mut low, _) = sample.select_nth_unstable_by(rank, |a, b| b.cmp(a));
-    low.max(1)
+    Some(low.max(1))
 }
 
 /// Fewer values are not worth a sample.
@@ -210,12 +207,19 @@ const LINES_AHEAD: usize = 16;
 pub(crate) struct Cut {
     magnitude: u64,
     ties: usize,
+    /// Whether it is known that no others are equal to it.
+    suffices: bool,
 }
 
 impl Cut {
     /// What is kept is at least of this magnitude.
     pub(crate) fn magnitude(&self) -> u64 {
         self.magnitude
+    }
+
+    /// Whether all of that magnitude are known to be kept.
+    pub(crate) fn suffices(&self) -> bool {
+        self.suffices
     }
 
     /// Whether the next value in index order is kept.
@@ -235,18 +239,19 @@ pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
         return None;
     }
     if k == 0 {
-        return Some(Cut { magnitude: u64::MAX, ties: 0 });
+        return Some(Cut { magnitude: u64::MAX, ties: 0, suffices: true });
     }
     let slot = Slot::spanning(values).narrowed(values, k, FEW);
     if slot.width == 0 {
-        return Some(Cut { magnitude: slot.low, ties: k - slot.above });
+        let ties = k - slot.above;
+        return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
     }
     let mut inside = Vec::with_capacity(slot.inside);
     inside.extend(values.iter().map(|value| value.magnitude()).filter(|&magnitude| slot.holds(magnitude)));
     let wanted = k - slot.above;
-    let (larger, &mut magnitude, _) = inside.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
+    let (larger, &mut magnitude, smaller) = inside.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
     let ties = wanted - larger.iter().filter(|&&other| other > magnitude).count();
-    Some(Cut { magnitude, ties })
+    Some(Cut { magnitude, ties, suffices: !smaller.contains(&magnitude) })
 }
 
 /// The range of magnitudes that holds the k-th largest: `low .. low + (1 << width)`.

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::collect::{self, ROOM, collect};
 use crate::error::{check_dim, check_same_dim};
-use crate::select::{self, Cut};
+use crate::select;
 use crate::{Element, Error, Memory, SparseView, arch};
 
 /// A sparse vector: strictly increasing indices below its dimension, and a value for each.
@@ -305,29 +305,34 @@ impl<T: Element> SparseVec<T> {
     #[must_use]
     pub fn top_k_in(mut self, k: usize, memory: &Memory) -> (Self, Self) {
         let mut dropped = Self { dim: self.dim, indices: Vec::new(), values: Vec::new() };
-        let cut = arch::fastest(
-            #[inline(always)]
-            || select::cut(&self.values, k),
-        );
-        if let Some(cut) = cut {
+        if k < self.nnz() {
             let room = self.nnz() - k + ROOM;
             (dropped.indices, dropped.values) = (memory.any(room, 0), memory.any(room, T::ZERO));
-            let kept = self.split(cut, k, &mut dropped);
-            dropped.truncate(self.nnz() - kept);
-            self.truncate(kept);
+            self.split_off_others(k, &mut dropped.indices, &mut dropped.values);
         }
         (self, dropped)
     }
 
-    /// Moves the k entries that are kept to the front, and the others to the front of `dropped`; says how many are kept.
-    fn split(&mut self, mut cut: Cut, k: usize, dropped: &mut Self) -> usize {
-        let (indices, values) = (&mut self.indices[..], &mut self.values[..]);
-        let dropped = (&mut dropped.indices[..], &mut dropped.values[..]);
-        let reaching = values.iter().filter(|value| value.reaches(cut.magnitude())).count();
-        if reaching == k {
-            arch::split_reaching(cut.magnitude(), indices, values, dropped)
-        } else {
-            collect::split(indices, values, dropped, |value| cut.keeps(value))
+    /// Leaves the `k` entries of largest magnitude, and puts the others in place of what is there.
+    pub(crate) fn split_off_others(&mut self, k: usize, indices: &mut Vec<u32>, values: &mut Vec<T>) {
+        let cut = arch::fastest(
+            #[inline(always)]
+            || select::cut(&self.values, k),
+        );
+        let room = cut.as_ref().map_or(0, |_| self.nnz() - k + ROOM);
+        indices.resize(room, 0);
+        values.resize(room, T::ZERO);
+        if let Some(mut cut) = cut {
+            let (its, slots) = (&mut self.indices[..], &mut self.values[..]);
+            let others = (&mut indices[..], &mut values[..]);
+            let kept = if cut.suffices() {
+                arch::split_reaching(cut.magnitude(), its, slots, others)
+            } else {
+                collect::split(its, slots, others, |value| cut.keeps(value))
+            };
+            indices.truncate(self.nnz() - kept);
+            values.truncate(self.nnz() - kept);
+            self.truncate(kept);
         }
     }
 

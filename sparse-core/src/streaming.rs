@@ -3,7 +3,8 @@ use std::ops::Range;
 #[cfg(feature = "rayon")]
 use rayon::prelude::*;
 
-use crate::collect::{BLOCK, Fetched, Pass, collect_by};
+use crate::collect::{BLOCK, Pass, collect, collect_by};
+use crate::dense::{clear, put};
 #[cfg(feature = "rayon")]
 use crate::parallel;
 use crate::select::{self, top_k_into};
@@ -15,10 +16,13 @@ use crate::{Element, Error, SparseVec};
 /// vector is near what separates those of this one, nothing is read again. If not, or the first time, [`top_k`](crate::top_k) finds
 /// them: the result is the same, bit for bit.
 ///
+/// A vector that is looked at ([`see`](Self::see), [`finish`](Self::finish)) stays as it is; from one that is computed here
+/// ([`compute`](Self::compute), [`take`](Self::take)) the largest are taken out, as error feedback does with what it sends.
+///
 /// Keeps room for the entries that it takes for candidates, a few for each of the k.
 ///
 /// ```
-/// use sparse_core::{TopK, top_k};
+/// use sparse_core::TopK;
 ///
 /// let (mut residual, mut selection) = (vec![0.0_f32; 10_000], TopK::new());
 /// for step in 1..4 {
@@ -28,8 +32,9 @@ use crate::{Element, Error, SparseVec};
 ///             *value += ((at + i) * step % 997) as f32; // the gradient
 ///         }
 ///     });
-///     let largest = selection.finish(&residual)?;
-///     assert_eq!(largest, top_k(&residual, 10)?);
+///     let sent = selection.take(&mut residual)?;
+///     assert_eq!(sent.nnz(), 10);
+///     assert!(sent.indices().iter().all(|&at| residual[at as usize] == 0.0));
 /// }
 /// # Ok::<(), sparse_core::Error>(())
 /// ```
@@ -41,8 +46,9 @@ pub struct TopK<T> {
     low: Option<u64>,
     /// How many of the last vector's values were to be as large: more than k where vectors change so that fewer are.
     aim: usize,
-    /// How much of this vector has been seen, and the candidates in it.
+    /// How much of this vector has been seen, of how much of it candidates were set to zero, and the candidates.
     seen: usize,
+    taken: usize,
     indices: Vec<u32>,
     values: Vec<T>,
 }
@@ -57,7 +63,8 @@ impl<T: Element> TopK<T> {
     /// One that has seen no vector yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { k: 0, len: 0, low: None, aim: 0, seen: 0, indices: Vec::new(), values: Vec::new() }
+        let (indices, values) = (Vec::new(), Vec::new());
+        Self { k: 0, len: 0, low: None, aim: 0, seen: 0, taken: 0, indices, values }
     }
 
     /// Begins with a vector of so many values, of which the `k` largest are wanted.
@@ -66,20 +73,29 @@ impl<T: Element> TopK<T> {
             // What separated other numbers of entries says little about this one.
             (self.low, self.aim) = (None, k);
         }
-        (self.len, self.k, self.seen) = (len, k, 0);
+        (self.len, self.k, self.seen, self.taken) = (len, k, 0, 0);
         self.indices.clear();
         self.values.clear();
     }
 
     /// The next values of the vector.
     pub fn see(&mut self, part: &[T]) {
-        self.see_by(&mut Fetched(part));
+        let start = self.seen as u32;
+        self.seen += part.len();
+        if let Some(low) = self.low {
+            // None is forgotten that was set to zero.
+            let enough = most(self.k).max(self.indices.len());
+            collect(part, low, start, enough, (&mut self.indices, &mut self.values));
+        }
     }
 
     /// The next values of the vector, which `compute` writes: it is given one block of `part` after the other, of at most 64
     /// values, each with the place in `part` where it begins. Most have 64 that begin with a cache line. Costs little beside
     /// that, as each block is looked at before it leaves the first-level cache. Compiled for the instructions of this processor
     /// where it is inlined.
+    ///
+    /// Values that may be among the largest are set to zero then and there: the vector is whole only when
+    /// [`take`](Self::take) has put back those that are not.
     ///
     /// ```
     /// use sparse_core::TopK;
@@ -90,24 +106,21 @@ impl<T: Element> TopK<T> {
     /// selection.compute(&mut residual, |at, block| {
     ///     block.iter_mut().zip(&gradient[at..]).for_each(|(v, g)| *v += g);
     /// });
-    /// assert_eq!(selection.finish(&residual)?.iter().collect::<Vec<_>>(), [(0, 1.5)]);
+    /// assert_eq!(selection.take(&mut residual)?.iter().collect::<Vec<_>>(), [(0, 1.5)]);
+    /// assert_eq!(residual[..3], [0.0, 1.5, 1.5]);
     /// # Ok::<(), sparse_core::Error>(())
     /// ```
     pub fn compute(&mut self, part: &mut [T], compute: impl FnMut(usize, &mut [T])) {
+        let (start, len) = (self.seen as u32, part.len());
         let mut pass = Computed { values: part, compute };
-        let seen = self.see_by(&mut pass);
-        // Where there are too many candidates already, and at the first step, nothing is looked at.
-        let len = pass.values.len();
+        self.seen += len;
+        self.taken += len;
+        // Where there are too many candidates already, and at the first step, nothing is looked at: the vector is read again.
+        let seen = self.low.map_or(0, |low| {
+            let found = (&mut self.indices, &mut self.values);
+            collect_by(&mut pass, low, start, most(self.k), found)
+        });
         (seen..len).step_by(BLOCK).for_each(|at| pass.reach(at..len.min(at + BLOCK)));
-    }
-
-    /// Says how much of it was passed over: all, or as much as is of use. Too many candidates are no help: the vector is read
-    /// again.
-    fn see_by(&mut self, pass: &mut impl Pass<T>) -> usize {
-        let start = self.seen;
-        self.seen += pass.values().len();
-        let Some(low) = self.low else { return 0 };
-        collect_by(pass, low, start as u32, most(self.k), (&mut self.indices, &mut self.values))
     }
 
     /// The parts that come next, each looked at by the thread of the rayon pool that made it. Parts of some ten thousand
@@ -133,11 +146,12 @@ impl<T: Element> TopK<T> {
     #[cfg(feature = "rayon")]
     pub fn see_parallel<'a>(&mut self, parts: impl IndexedParallelIterator<Item = &'a [T]>) {
         let most = most(self.k);
-        // Without a threshold nothing is taken, yet all parts are to be made.
+        // Without a threshold nothing is found, yet all parts are to be made.
         for found in parallel::find(parts, self.low.unwrap_or(u64::MAX), self.low.map_or(0, |_| most)) {
-            let (start, taken) = (self.seen as u32, found.indices.len().min(most - self.indices.len()));
-            self.indices.extend(found.indices[..taken].iter().map(|index| start.wrapping_add(*index)));
-            self.values.extend_from_slice(&found.values[..taken]);
+            let more = found.indices.len().min(most.saturating_sub(self.indices.len()));
+            let start = self.seen as u32;
+            self.indices.extend(found.indices[..more].iter().map(|index| start.wrapping_add(*index)));
+            self.values.extend_from_slice(&found.values[..more]);
             self.seen += found.len;
         }
     }
@@ -148,7 +162,8 @@ impl<T: Element> TopK<T> {
     /// As [`top_k`](crate::top_k).
     ///
     /// # Panics
-    /// If `all` has another length than was announced or seen. If other values were seen, the result means nothing.
+    /// If `all` has another length than was announced or seen, or parts of it were computed here, so that it is to be
+    /// taken from. If other values were seen, the result means nothing.
     #[track_caller]
     pub fn finish(&mut self, all: &[T]) -> Result<SparseVec<T>, Error> {
         let mut largest = SparseVec::default();
@@ -166,26 +181,90 @@ impl<T: Element> TopK<T> {
     /// As [`finish`](Self::finish).
     #[track_caller]
     pub fn finish_into(&mut self, all: &[T], largest: &mut SparseVec<T>) -> Result<(), Error> {
+        assert!(self.taken == 0, "values were taken out of this vector: take what is to stay out");
+        let found = self.values.len();
+        if self.candidates_into(all, largest)? {
+            select::keep_largest(largest, self.k);
+        } else {
+            top_k_into(all, self.k, largest)?;
+        }
+        self.aim(found);
+        self.low = select::low_by_sample(all, self.k, self.aim);
+        Ok(())
+    }
+
+    /// The k largest of the vector, which is `all`: what was computed here or seen, part after part. Now it has zeros in their
+    /// places.
+    ///
+    /// # Errors
+    /// As [`top_k`](crate::top_k).
+    ///
+    /// # Panics
+    /// If `all` has another length than was announced or seen. If other values were seen, the result means nothing.
+    #[track_caller]
+    pub fn take(&mut self, all: &mut [T]) -> Result<SparseVec<T>, Error> {
+        let mut largest = SparseVec::default();
+        self.take_into(all, &mut largest)?;
+        Ok(largest)
+    }
+
+    /// [`take`](Self::take) to the memory of a vector that is no longer needed, as [`finish_into`](Self::finish_into).
+    ///
+    /// # Errors
+    /// As [`top_k`](crate::top_k); `largest` then has no entries.
+    ///
+    /// # Panics
+    /// As [`take`](Self::take).
+    #[track_caller]
+    pub fn take_into(&mut self, all: &mut [T], largest: &mut SparseVec<T>) -> Result<(), Error> {
+        let found = self.values.len();
+        if self.candidates_into(all, largest)? {
+            largest.split_off_others(self.k, &mut self.indices, &mut self.values);
+            self.put_back(all);
+            if self.taken < all.len() {
+                clear(all, largest)?;
+            }
+        } else {
+            self.put_back(all);
+            top_k_into(all, self.k, largest)?;
+            clear(all, largest)?;
+        }
+        self.aim(found);
+        // The k largest are not there any more.
+        self.low = select::low_by_sample(all, self.k, self.aim - self.k);
+        Ok(())
+    }
+
+    /// Moves the candidates to `largest` if the k largest are among them, and says so. If not, that has no entries.
+    #[track_caller]
+    fn candidates_into(&mut self, all: &[T], largest: &mut SparseVec<T>) -> Result<bool, Error> {
         assert!(all.len() == self.len && self.seen == self.len, "another vector than was seen");
-        let (k, found) = (self.k, self.values.len());
         largest.restart(all.len() as u64)?;
-        if self.low.is_some() && (k..most(k)).contains(&found) {
+        let are_enough = self.low.is_some() && (self.k..most(self.k)).contains(&self.values.len());
+        if are_enough {
             largest.refill(all.len() as u64, |indices, values| {
                 std::mem::swap(indices, &mut self.indices);
                 std::mem::swap(values, &mut self.values);
                 Ok(())
             })?;
-            select::keep_largest(largest, k);
-        } else {
-            top_k_into(all, k, largest)?;
         }
-        if self.low.is_some() && !(k + k / 20..k + k / 2).contains(&found) {
-            // So that the next time a fifth more than k are found, if vectors change as they just did.
-            let aim = self.aim as f64 * 1.2 * k as f64 / found.max(1) as f64;
-            self.aim = (aim as usize).clamp(k, 2 * k);
+        Ok(are_enough)
+    }
+
+    /// Puts what is left of the candidates to their places.
+    fn put_back(&mut self, all: &mut [T]) {
+        let (indices, values) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.values));
+        let candidates = SparseVec::from_sorted(all.len() as u64, indices, values);
+        put(all, &candidates);
+        (self.indices, self.values) = candidates.into_parts();
+    }
+
+    /// So that the next time a fifth more than k are found, if vectors change as they just did.
+    fn aim(&mut self, found: usize) {
+        if self.low.is_some() && !(self.k + self.k / 20..self.k + self.k / 2).contains(&found) {
+            let aim = self.aim as f64 * 1.2 * self.k as f64 / found.max(1) as f64;
+            self.aim = (aim as usize).clamp(self.k, 2 * self.k);
         }
-        self.low = select::is_worth_a_sample(all, self.aim).then(|| select::low_by_sample(all, self.aim));
-        Ok(())
     }
 }
 
@@ -204,6 +283,11 @@ impl<T, F: FnMut(usize, &mut [T])> Pass<T> for Computed<'_, T, F> {
     #[inline(always)]
     fn values(&self) -> &[T] {
         self.values
+    }
+
+    #[inline(always)]
+    fn taken(&mut self) -> Option<&mut [T]> {
+        Some(self.values)
     }
 }
 

@@ -95,8 +95,8 @@ impl Feedback {
         &self.velocity
     }
 
-    /// Adds `factor` times the gradients of a bucket, end to end, to what was not sent yet, and returns the `k` largest
-    /// entries of the result. One pass over everything.
+    /// Adds `factor` times the gradients of a bucket, end to end, to what was not sent yet, and takes the `k` largest
+    /// entries out of the result, to be sent. One pass over everything.
     ///
     /// # Errors
     /// As [`top_k`](sparse_core::top_k).
@@ -125,15 +125,15 @@ impl Feedback {
                 },
             );
         }
-        self.select(bucket, Selected { entries, selection, used })
+        self.take(bucket, Selected { entries, selection, used })
     }
 
-    /// The k largest entries of a bucket whose selection has seen them all.
-    fn select(&mut self, bucket: usize, seen: Selected) -> Result<SparseVec<f32>, sparse_core::Error> {
+    /// Takes the k largest entries out of a bucket whose selection has seen them all.
+    fn take(&mut self, bucket: usize, seen: Selected) -> Result<SparseVec<f32>, sparse_core::Error> {
         let Selected { entries, mut selection, mut used } = seen;
-        let found = selection.finish_into(&self.next_residual[entries.clone()], &mut used);
+        let taken = selection.take_into(&mut self.next_residual[entries.clone()], &mut used);
         self.buckets[bucket] = Selected { entries, selection, used: SparseVec::default() };
-        found.map(|()| used)
+        taken.map(|()| used)
     }
 
     /// [`accumulate`](Self::accumulate) by the threads of the rayon pool that this is called in: the same state and entries,
@@ -162,7 +162,7 @@ impl Feedback {
         selection.see_parallel(
             parts.into_par_iter().map(|(state, gradient)| state.add(gradient, momentum, factor)),
         );
-        self.select(bucket, Selected { entries, selection, used })
+        self.take(bucket, Selected { entries, selection, used })
     }
 
     fn state(&mut self, entries: Range<usize>) -> State<'_> {
@@ -175,7 +175,8 @@ impl Feedback {
         }
     }
 
-    /// Clears what was sent of a bucket, and takes back what came back. Work only on those entries.
+    /// Ends the step of a bucket whose `sent` entries, which it gave, were summed; adds what came back to the residual. With
+    /// masking, the velocity of what was sent begins anew. Work only on those entries.
     ///
     /// # Errors
     /// If a vector has another dimension than the bucket.
@@ -189,12 +190,16 @@ impl Feedback {
         put_back: Option<&SparseVec<f32>>,
     ) -> Result<(), sparse_core::Error> {
         let Selected { entries, used, .. } = &mut self.buckets[bucket];
-        let residual = &mut self.next_residual[entries.clone()];
-        clear(residual, &sent)?;
+        if sent.dim() != entries.len() as u64 {
+            let (left, right) = (entries.len() as u64, sent.dim());
+            return Err(sparse_core::Error::DimensionMismatch { left, right });
+        }
         if self.masking && !self.next_velocity.is_empty() {
             clear(&mut self.next_velocity[entries.clone()], &sent)?;
         }
-        put_back.map_or(Ok(()), |put_back| scatter_add(residual, put_back))?;
+        if let Some(put_back) = put_back {
+            scatter_add(&mut self.next_residual[entries.clone()], put_back)?;
+        }
         *used = sent;
         Ok(())
     }
@@ -273,11 +278,11 @@ mod tests {
     use proptest::prelude::*;
     use sparse_core::top_k;
 
-    /// Gradient and, for each entry, whether it is sent and what comes back there.
-    type Step = Vec<(f32, bool, Option<f32>)>;
+    /// The gradient and what comes back, for each entry.
+    type Step = Vec<(f32, Option<f32>)>;
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let entry = (-9.0..9.0_f32, any::<bool>(), prop::option::of(-9.0..9.0_f32));
+        let entry = (-9.0..9.0_f32, prop::option::of(-9.0..9.0_f32));
         (0..20_usize)
             .prop_flat_map(move |len| prop::collection::vec(prop::collection::vec(entry.clone(), len), 1..6))
     }
@@ -313,23 +318,20 @@ mod tests {
                 for (bucket, entries) in buckets.iter().enumerate() {
                     let (entries, k) = (entries.clone(), entries.len() / 2);
                     let (left, right) = gradient[entries.clone()].split_at(cut.min(entries.len()));
+                    let (v, u) = (&mut v[entries.clone()], &mut u[entries.clone()]);
                     let selected = feedback.accumulate(bucket, [left, right], factor, k).unwrap();
-                    prop_assert_eq!(&feedback.next_residual[entries.clone()], &v[entries.clone()]);
-                    prop_assert_eq!(selected, top_k(&v[entries.clone()], k).unwrap());
+                    prop_assert_eq!(&selected, &top_k(v, k).unwrap());
+                    selected.indices().iter().for_each(|&i| v[i as usize] = 0.0);
+                    prop_assert_eq!(&feedback.next_residual[entries.clone()], &*v);
 
-                    let (step, v) = (&step[entries.clone()], &v[entries]);
-                    let sent = sparse(step.iter().zip(v).map(|((_, sent, _), v)| sent.then_some(*v)));
-                    let put_back = sparse(step.iter().map(|(.., back)| *back));
-                    feedback.settle(bucket, sent, Some(&put_back)).unwrap();
+                    let put_back = sparse(step[entries].iter().map(|(_, back)| *back));
+                    for &i in selected.indices().iter().filter(|_| masking) {
+                        u[i as usize] = 0.0;
+                    }
+                    put_back.iter().for_each(|(i, back)| v[i as usize] += back);
+                    feedback.settle(bucket, selected, Some(&put_back)).unwrap();
                 }
                 feedback.commit();
-                for (i, (_, sent, back)) in step.iter().enumerate() {
-                    if *sent {
-                        v[i] = 0.0;
-                        u[i] = if masking { 0.0 } else { u[i] };
-                    }
-                    v[i] += back.unwrap_or(0.0);
-                }
                 prop_assert_eq!(feedback.residual(), &v);
                 prop_assert_eq!(feedback.velocity(), if momentum == 0.0 { &[] } else { &u[..] });
             }
@@ -342,8 +344,8 @@ mod tests {
             let mut feedback = Feedback::with(momentum, true, vec![0.0; len], velocity);
             for step in &steps {
                 let gradient: Vec<f32> = step.iter().map(|(g, ..)| *g).collect();
-                feedback.accumulate(0, [&gradient[..]], 1.0, 1).unwrap();
-                feedback.settle(0, sparse(step.iter().map(|_| None)), None).unwrap();
+                let sent = feedback.accumulate(0, [&gradient[..]], 1.0, 1).unwrap();
+                feedback.settle(0, sent, None).unwrap();
                 feedback.commit();
                 let before = (bits(feedback.residual()), bits(feedback.velocity()));
                 let mut again = || {

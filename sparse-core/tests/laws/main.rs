@@ -10,6 +10,7 @@ mod parallel;
 mod random;
 mod samples;
 mod selection;
+mod streaming;
 mod streams;
 mod sums;
 mod vectors;

@@ -1,34 +1,15 @@
-use proptest::prelude::*;
+use proptest::prop_assert_eq;
 use proptest::test_runner::TestRunner;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sparse_core::{SparseVec, TopK, top_k, top_k_into_parallel};
 
-use crate::samples::{Sample, check, code, long};
+use crate::samples::{Sample, assert_same_bits, check, long, long_vectors, runner_of_few};
 
 crate::for_each_type!(any_number_of_threads_selects_the_same, any_number_of_threads_sees_the_same);
 
 fn pools() -> [ThreadPool; 4] {
     [1, 2, 3, 8].map(|threads| ThreadPoolBuilder::new().num_threads(threads).build().unwrap())
-}
-
-/// Seed and style of some vectors that take several ranges, with many ties and NaN in some, and a k.
-fn long_vectors() -> impl Strategy<Value = (usize, Vec<(u64, u32)>, usize)> {
-    let k = prop_oneof![0_usize..3, 3_usize..3000, 0_usize..200_000];
-    (0_usize..200_000, proptest::collection::vec((code(), 0_u32..5), 3), k)
-}
-
-fn runner_of_few(runner: &TestRunner) -> TestRunner {
-    TestRunner::new(ProptestConfig { cases: 8, ..runner.config().clone() })
-}
-
-fn assert_same_bits<T: Sample>(found: &SparseVec<T>, expected: &SparseVec<T>) -> Result<(), TestCaseError> {
-    prop_assert_eq!((found.dim(), found.indices()), (expected.dim(), expected.indices()));
-    prop_assert_eq!(
-        bytemuck::cast_slice::<T, u8>(found.values()),
-        bytemuck::cast_slice::<T, u8>(expected.values())
-    );
-    Ok(())
 }
 
 fn any_number_of_threads_selects_the_same<T: Sample>(runner: &mut TestRunner) {

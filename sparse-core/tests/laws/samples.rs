@@ -244,3 +244,25 @@ pub(crate) fn assert_same_vec<T: Sample>(
     prop_assert_eq!(left.indices(), right.indices());
     assert_same(left.values(), right.values())
 }
+
+/// Seed and style of some vectors that take several ranges, with many ties and NaN in some, and a k.
+pub(crate) fn long_vectors() -> impl Strategy<Value = (usize, Vec<(u64, u32)>, usize)> {
+    let k = prop_oneof![0_usize..3, 3_usize..3000, 0_usize..200_000];
+    (0_usize..200_000, prop::collection::vec((code(), 0_u32..5), 3), k)
+}
+
+pub(crate) fn runner_of_few(runner: &TestRunner) -> TestRunner {
+    TestRunner::new(ProptestConfig { cases: 8, ..runner.config().clone() })
+}
+
+pub(crate) fn assert_same_bits<T: Sample>(
+    found: &SparseVec<T>,
+    expected: &SparseVec<T>,
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!((found.dim(), found.indices()), (expected.dim(), expected.indices()));
+    prop_assert_eq!(
+        bytemuck::cast_slice::<T, u8>(found.values()),
+        bytemuck::cast_slice::<T, u8>(expected.values())
+    );
+    Ok(())
+}

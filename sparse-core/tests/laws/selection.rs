@@ -2,9 +2,7 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sparse_core::{
-    ErrorKind, SparseVec, TopK, at_least, top_k, top_k_into, top_k_per_bucket, top_k_per_layer,
-};
+use sparse_core::{ErrorKind, SparseVec, at_least, top_k, top_k_into, top_k_per_bucket, top_k_per_layer};
 
 use crate::samples::{Sample, assert_same, assert_same_vec, check, dense, sparse};
 
@@ -182,7 +180,7 @@ fn assert_exact<T: Sample>(name: &str, values: &[T]) {
 }
 
 /// Long enough to be sampled; of shapes that a sample tells the truth about, or does not.
-fn shapes() -> Vec<(&'static str, Vec<f32>)> {
+pub(crate) fn shapes() -> Vec<(&'static str, Vec<f32>)> {
     let floats = uniform();
     let with = |change: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
         floats.iter().enumerate().map(|(at, &value)| change(at, value)).collect()
@@ -210,9 +208,9 @@ fn shapes() -> Vec<(&'static str, Vec<f32>)> {
     ]
 }
 
-const LEN: usize = 20_000;
+pub(crate) const LEN: usize = 20_000;
 
-fn uniform() -> Vec<f32> {
+pub(crate) fn uniform() -> Vec<f32> {
     noise(LEN).map(|bits| (bits >> 40) as f32 / 1e5 - 80.0).collect()
 }
 
@@ -233,52 +231,4 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
     );
     assert_exact("i64", &noise(LEN).map(|bits| bits as i64).collect::<Vec<_>>());
     assert_exact("extreme i64", &noise(LEN).map(|bits| [i64::MIN, 7][bits as usize % 2]).collect::<Vec<_>>());
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "takes Miri too long")]
-fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
-    let shapes: Vec<_> = shapes().into_iter().filter(|(_, values)| values.len() == LEN).collect();
-    for k in [0, 1, 20, 200, LEN / 8, LEN / 2, LEN, LEN + 1] {
-        let (mut selection, mut used) = (TopK::new(), SparseVec::default());
-        // Each shape twice, so that its own threshold meets it, and that of another.
-        for (name, values) in shapes.iter().flat_map(|shape| [shape, shape]) {
-            selection.start(LEN, k);
-            let mut computed = values.clone();
-            let (mut rest, mut parts) = (&mut computed[..], (0..).map(|i| i * i % 3000));
-            while !rest.is_empty() {
-                let (seen, written);
-                (seen, rest) = rest.split_at_mut(parts.next().unwrap().min(rest.len()));
-                selection.see(seen);
-                (written, rest) = rest.split_at_mut(parts.next().unwrap().min(rest.len()));
-                written.iter_mut().for_each(|value| *value = -*value);
-                selection.compute(written, |_, block| block.iter_mut().for_each(|value| *value = -*value));
-            }
-            assert_eq!(bytemuck::cast_slice::<f32, u32>(&computed), bytemuck::cast_slice::<f32, u32>(values));
-            selection.finish_into(values, &mut used).unwrap();
-            let (found, expected) = (&used, top_k(values, k).unwrap());
-            assert_eq!(found.indices(), expected.indices(), "{name}, k = {k}");
-            assert_eq!(
-                bytemuck::cast_slice::<f32, u32>(found.values()),
-                bytemuck::cast_slice::<f32, u32>(expected.values())
-            );
-        }
-    }
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "takes Miri too long")]
-fn a_selection_by_parts_begins_anew_with_another_vector() {
-    let mut selection = TopK::new();
-    for (len, k) in [(LEN, 200), (LEN, 20), (LEN / 2, 20), (0, 20), (LEN, 2000)] {
-        let values = &uniform()[..len];
-        for _ in 0..2 {
-            selection.start(len, k);
-            selection.see(&values[..len / 2]);
-            // A step that failed.
-            selection.start(len, k);
-            selection.see(values);
-            assert_eq!(selection.finish(values), top_k(values, k));
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use chacha20::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
-use sparse_core::{SparseVec, TopK, clear};
+use sparse_core::{SparseVec, TopK};
 use sparse_sgd::Feedback;
 
 use super::kernels::{Inputs, Row};
@@ -23,9 +23,7 @@ pub(super) fn fused(inputs: &Inputs) -> anyhow::Result<Row> {
         for (part, gradient) in [left, right].into_iter().zip(gradients) {
             selection.compute(part, |at, block| add(block, &gradient[at..][..block.len()]));
         }
-        selection.finish_into(&residual, &mut largest)?;
-        clear(&mut residual, &largest)?;
-        Ok(())
+        Ok(selection.take_into(&mut residual, &mut largest)?)
     };
     let reference = || {
         let [back, front] = plain_gradients.next();

@@ -102,6 +102,21 @@ impl Instructions for Avx2 {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn clear<T: Element>(group: &mut [T; GROUP], mask: u16) {
+        assert!(compresses::<T>());
+        let at = group.as_mut_ptr();
+        // SAFETY: the two halves are read and written.
+        unsafe {
+            let lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            for (mask, at) in mask.to_le_bytes().into_iter().zip([at, at.add(LANES)]) {
+                let others = _mm256_andnot_si256(_mm256_set1_epi32(mask.into()), lanes);
+                let kept = _mm256_cmpeq_epi32(others, lanes);
+                _mm256_storeu_si256(at.cast(), _mm256_and_si256(_mm256_loadu_si256(at.cast()), kept));
+            }
+        }
+    }
 }
 
 /// A bit for each of the values of a register.

@@ -114,6 +114,23 @@ impl Instructions for Avx512 {
             _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, indices));
         }
     }
+
+    #[inline(always)]
+    unsafe fn clear<T: Element>(group: &mut [T; GROUP], mask: u16) {
+        let at = group.as_mut_ptr();
+        // SAFETY: a group is written, to zeros, which are a value of each type.
+        unsafe {
+            match size_of::<T>() {
+                2 => _mm256_mask_storeu_epi16(at.cast(), mask, _mm256_setzero_si256()),
+                4 => _mm512_mask_storeu_epi32(at.cast(), mask, _mm512_setzero_si512()),
+                _ => {
+                    let [first, second] = mask.to_le_bytes();
+                    _mm512_mask_storeu_epi64(at.cast(), first, _mm512_setzero_si512());
+                    _mm512_mask_storeu_epi64(at.add(GROUP / 2).cast(), second, _mm512_setzero_si512());
+                }
+            }
+        }
+    }
 }
 
 /// A bit for each of 8 values of 8 bytes.

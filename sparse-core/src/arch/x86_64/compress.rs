@@ -34,6 +34,9 @@ pub(super) trait Instructions {
     /// # Safety
     /// There must be room for a group at `to`.
     unsafe fn compress_indices(first: u32, mask: u16, to: *mut u32);
+
+    /// Sets the values that have a bit to zero.
+    unsafe fn clear<T: Element>(group: &mut [T; GROUP], mask: u16);
 }
 
 /// As [`of_part`](crate::collect::of_part). No branch depends on the values, but for how many groups have any.
@@ -60,23 +63,25 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
             *mask = unsafe { I::reaching(group, low) };
         }
     }
-    let (values, start) = (&pass.values()[part.clone()], start.wrapping_add(part.start as u32));
-    let (groups, rest) = values.as_chunks::<GROUP>();
     // A group is written whole, wherever the last of those found ends.
-    indices.reserve(values.len() + GROUP);
-    kept.reserve(values.len() + GROUP);
+    indices.reserve(part.len() + GROUP);
+    kept.reserve(part.len() + GROUP);
     let (ends, slots) = (indices.spare_capacity_mut().as_mut_ptr(), kept.spare_capacity_mut().as_mut_ptr());
     // SAFETY: as the caller says.
     let (mut some, mut len) = (unsafe { I::some(&masks) }, 0);
     while some != 0 {
-        let at = some.trailing_zeros() as usize;
+        let (group, mask) = (some.trailing_zeros() as usize, masks[some.trailing_zeros() as usize]);
         some &= some - 1;
-        let (Some(group), mask) = (groups.get(at), masks[at]) else { break };
-        let first = start.wrapping_add((at * GROUP) as u32);
+        let at = part.start + group * GROUP;
+        let Some(group) = pass.values().get(at..).and_then(<[T]>::first_chunk) else { break };
         // SAFETY: as the caller says; of the groups before, at most all values were found, so there is room for this one.
         unsafe {
-            I::compress_indices(first, mask, ends.add(len).cast());
+            I::compress_indices(start.wrapping_add(at as u32), mask, ends.add(len).cast());
             I::compress(group, mask, slots.add(len).cast());
+        }
+        if let Some(group) = pass.taken().and_then(|values| values[at..].first_chunk_mut()) {
+            // SAFETY: as the caller says.
+            unsafe { I::clear(group, mask) };
         }
         len += mask.count_ones() as usize;
     }
@@ -85,9 +90,15 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
         indices.set_len(indices.len() + len);
         kept.set_len(kept.len() + len);
     }
-    for (offset, &value) in rest.iter().enumerate().filter(|(_, value)| value.reaches(low)) {
-        indices.push(start.wrapping_add((groups.len() * GROUP + offset) as u32));
-        kept.push(value);
+    for at in part.end - part.len() % GROUP..part.end {
+        let value = pass.values()[at];
+        if value.reaches(low) {
+            indices.push(start.wrapping_add(at as u32));
+            kept.push(value);
+            if let Some(values) = pass.taken() {
+                values[at] = T::ZERO;
+            }
+        }
     }
 }
 

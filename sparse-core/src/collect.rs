@@ -1,18 +1,7 @@
 use std::ops::Range;
 
+use crate::pass::{Fetched, Pass};
 use crate::{Element, arch};
-
-/// Values that are looked at in order, a block at a time.
-pub(crate) trait Pass<T> {
-    /// This block is looked at next: it is the time to fetch some that follow from memory, or to compute it.
-    fn reach(&mut self, block: Range<usize>);
-
-    /// All values, of which those of the blocks so far are looked at.
-    fn values(&self) -> &[T];
-
-    /// The same, if those that are found are to be set to zero.
-    fn taken(&mut self) -> Option<&mut [T]>;
-}
 
 /// Appends the values of at least this magnitude to `found`, with their indices, the first of them `start`, until it has
 /// `enough` entries.
@@ -39,9 +28,8 @@ pub(crate) fn collect_by<T: Element>(
     found: (&mut Vec<u32>, &mut Vec<T>),
 ) -> usize {
     let (indices, kept) = found;
-    let (mut at, len) = (0, pass.values().len());
+    let (mut at, (len, mut end)) = (0, pass.lengths());
     // Registers of values that lie in two cache lines take twice as long to load and store: the first part ends with a line.
-    let mut end = pass.values().as_ptr().align_offset(CACHE_LINE).min(PART);
     while at < len && indices.len() < enough {
         let part = at..len.min(end);
         (at, end) = (part.end, part.end + PART);
@@ -50,39 +38,19 @@ pub(crate) fn collect_by<T: Element>(
     at
 }
 
-/// Values in memory, fetched ahead. A branch guessed wrong, when collecting at every other block where many have entries,
-/// would hold up reading.
-struct Fetched<'a, T>(&'a [T]);
-
-impl<T> Pass<T> for Fetched<'_, T> {
-    #[inline(always)]
-    fn reach(&mut self, block: Range<usize>) {
-        let ahead = block.start + AHEAD..self.0.len().min(block.end + AHEAD);
-        let block = self.0.get(ahead).unwrap_or_default();
-        block.iter().step_by(CACHE_LINE / size_of::<T>()).for_each(arch::prefetch);
-    }
-
-    #[inline(always)]
-    fn values(&self) -> &[T] {
-        self.0
-    }
-
-    #[inline(always)]
-    fn taken(&mut self) -> Option<&mut [T]> {
-        None
-    }
-}
-
 /// After so many values it is seen whether enough are found: there is room for so many more than that at least.
 pub(crate) const PART: usize = 1 << 10;
 /// Room for so many more entries than there will be is never too little.
 pub(crate) const ROOM: usize = PART + BLOCK;
 /// Values that are looked at together.
 pub(crate) const BLOCK: usize = 64;
-/// How many values are on their way from memory at a time.
-const AHEAD: usize = 16 * BLOCK;
 /// Bytes.
-const CACHE_LINE: usize = 64;
+pub(crate) const CACHE_LINE: usize = 64;
+
+/// How many values there are before the first that begins a cache line: no more than a part.
+pub(crate) fn before_line<T>(values: &[T]) -> usize {
+    values.as_ptr().align_offset(CACHE_LINE).min(PART)
+}
 
 /// [`collect`] of a part whole, on every machine.
 #[inline(always)]
@@ -96,7 +64,7 @@ pub(crate) fn of_part<T: Element>(
     for at in part.clone().step_by(BLOCK) {
         let block = at..part.end.min(at + BLOCK);
         pass.reach(block.clone());
-        let values = &pass.values()[block];
+        let values = pass.values(block);
         let mut found = match values.first_chunk::<BLOCK>() {
             // Most blocks hold none at the usual densities.
             Some(block) if !block.iter().fold(false, |any, value| any | value.reaches(low)) => 0,
@@ -108,9 +76,9 @@ pub(crate) fn of_part<T: Element>(
             let at = at + found.trailing_zeros() as usize;
             found &= found - 1;
             indices.push(start.wrapping_add(at as u32));
-            kept.push(pass.values()[at]);
-            if let Some(values) = pass.taken() {
-                values[at] = T::ZERO;
+            kept.push(pass.values(at..at + 1)[0]);
+            if let Some(values) = pass.taken(at..at + 1) {
+                values[0] = T::ZERO;
             }
         }
     }

@@ -59,6 +59,7 @@ mod memory;
 mod merge;
 #[cfg(feature = "rayon")]
 mod parallel;
+mod pass;
 mod random;
 mod reduce;
 mod select;

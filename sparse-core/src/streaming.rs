@@ -1,12 +1,12 @@
-use std::ops::Range;
-
 #[cfg(feature = "rayon")]
 use rayon::prelude::*;
 
-use crate::collect::{BLOCK, Pass, collect, collect_by};
+use crate::arch::UNCACHED;
+use crate::collect::{collect, collect_by};
 use crate::dense::{clear, put};
 #[cfg(feature = "rayon")]
 use crate::parallel;
+use crate::pass::{Computed, Pass, Written};
 use crate::select::{self, top_k_into};
 use crate::{Element, Error, SparseVec};
 
@@ -111,16 +111,45 @@ impl<T: Element> TopK<T> {
     /// # Ok::<(), sparse_core::Error>(())
     /// ```
     pub fn compute(&mut self, part: &mut [T], compute: impl FnMut(usize, &mut [T])) {
-        let (start, len) = (self.seen as u32, part.len());
         let mut pass = Computed { values: part, compute };
+        let reached = self.take_by(&mut pass);
+        pass.finish(reached);
+    }
+
+    /// The next values of the vector, as [`compute`](Self::compute), but the blocks do not have what is in `part`: `compute` is to
+    /// write all of each, from what lies elsewhere. A vector too large for caches is written past them, without reading first
+    /// what is overwritten.
+    ///
+    /// ```
+    /// use sparse_core::TopK;
+    ///
+    /// let (gradient, residual) = (vec![0.5_f32; 1000], vec![1.0_f32; 1000]);
+    /// let (mut next, mut selection) = (vec![0.0; 1000], TopK::new());
+    /// selection.start(next.len(), 1);
+    /// selection.write(&mut next, |at, block| {
+    ///     let sums = residual[at..].iter().zip(&gradient[at..]).map(|(v, g)| v + g);
+    ///     block.iter_mut().zip(sums).for_each(|(next, sum)| *next = sum);
+    /// });
+    /// assert_eq!(selection.take(&mut next)?.iter().collect::<Vec<_>>(), [(0, 1.5)]);
+    /// # Ok::<(), sparse_core::Error>(())
+    /// ```
+    pub fn write(&mut self, part: &mut [T], compute: impl FnMut(usize, &mut [T])) {
+        if !UNCACHED || self.len * size_of::<T>() <= CACHED {
+            return self.compute(part, compute);
+        }
+        let mut pass = Written::new(part, compute);
+        let reached = self.take_by(&mut pass);
+        pass.finish(reached);
+    }
+
+    /// Says how much was reached. Where there are too many candidates already, and at the first step, nothing is looked at: the
+    /// vector is read again.
+    fn take_by(&mut self, pass: &mut impl Pass<T>) -> usize {
+        let (start, (len, _)) = (self.seen as u32, pass.lengths());
         self.seen += len;
         self.taken += len;
-        // Where there are too many candidates already, and at the first step, nothing is looked at: the vector is read again.
-        let seen = self.low.map_or(0, |low| {
-            let found = (&mut self.indices, &mut self.values);
-            collect_by(&mut pass, low, start, most(self.k), found)
-        });
-        (seen..len).step_by(BLOCK).for_each(|at| pass.reach(at..len.min(at + BLOCK)));
+        let found = (&mut self.indices, &mut self.values);
+        self.low.map_or(0, |low| collect_by(pass, low, start, most(self.k), found))
     }
 
     /// The parts that come next, each looked at by the thread of the rayon pool that made it. Parts of some ten thousand
@@ -268,30 +297,10 @@ impl<T: Element> TopK<T> {
     }
 }
 
-/// Values that are computed when they are reached.
-struct Computed<'a, T, F> {
-    values: &'a mut [T],
-    compute: F,
-}
-
-impl<T, F: FnMut(usize, &mut [T])> Pass<T> for Computed<'_, T, F> {
-    #[inline(always)]
-    fn reach(&mut self, block: Range<usize>) {
-        (self.compute)(block.start, &mut self.values[block]);
-    }
-
-    #[inline(always)]
-    fn values(&self) -> &[T] {
-        self.values
-    }
-
-    #[inline(always)]
-    fn taken(&mut self) -> Option<&mut [T]> {
-        Some(self.values)
-    }
-}
-
 /// So many candidates are too many.
 fn most(k: usize) -> usize {
     k.saturating_mul(4)
 }
+
+/// Bytes of a vector that may be in a cache from one step to the next, where writing past it would only cost.
+const CACHED: usize = 8 << 20;

@@ -114,16 +114,23 @@ impl Feedback {
         selection.start(entries.len(), k);
         let (momentum, mut rest) = (self.momentum, self.state(entries.clone()));
         for gradient in gradients {
-            let mut state = rest.split_off(gradient.len());
-            let next = std::mem::take(&mut state.next_residual);
-            selection.compute(
-                next,
-                #[inline(always)]
-                |at, next| {
-                    let gradient = &gradient[at..][..next.len()];
-                    state.block(at, next).add(gradient, momentum, factor);
-                },
-            );
+            let State { residual, velocity, next_residual, next_velocity } = rest.split_off(gradient.len());
+            if velocity.is_empty() {
+                selection.write(
+                    next_residual,
+                    #[inline(always)]
+                    |at, next| add(next, &residual[at..], &gradient[at..], factor),
+                );
+            } else {
+                selection.write(
+                    next_residual,
+                    #[inline(always)]
+                    |at, next| {
+                        let velocity = (&velocity[at..], &mut next_velocity[at..]);
+                        add_with(momentum, next, &residual[at..], velocity, &gradient[at..], factor);
+                    },
+                );
+            }
         }
         self.take(bucket, Selected { entries, selection, used })
     }
@@ -240,35 +247,41 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The entries from `at` on, of which the next residual is kept apart.
-    #[inline(always)]
-    fn block<'b>(&'b mut self, at: usize, next_residual: &'b mut [f32]) -> State<'b> {
-        let range = at..at + next_residual.len();
-        let velocity = if self.velocity.is_empty() { 0..0 } else { range.clone() };
-        State {
-            residual: &self.residual[range],
-            velocity: &self.velocity[velocity.clone()],
-            next_residual,
-            next_velocity: &mut self.next_velocity[velocity],
-        }
-    }
-
     /// Computes the next state, and returns its residual.
-    #[inline(always)]
+    #[cfg(feature = "rayon")]
     fn add(self, gradient: &[f32], momentum: f32, factor: f32) -> &'a [f32] {
-        let next = self.next_residual.iter_mut().zip(self.residual);
         if self.velocity.is_empty() {
-            for ((next, v), g) in next.zip(gradient) {
-                *next = v + factor * g;
-            }
+            add(self.next_residual, self.residual, gradient, factor);
         } else {
-            let velocity = self.velocity.iter().zip(self.next_velocity);
-            for (((next, v), (u, next_u)), g) in next.zip(velocity).zip(gradient) {
-                *next_u = momentum * u + factor * g;
-                *next = v + *next_u;
-            }
+            let velocity = (self.velocity, self.next_velocity);
+            add_with(momentum, self.next_residual, self.residual, velocity, gradient, factor);
         }
         self.next_residual
+    }
+}
+
+/// Computes the next residual.
+#[inline(always)]
+fn add(next: &mut [f32], residual: &[f32], gradient: &[f32], factor: f32) {
+    for ((next, v), g) in next.iter_mut().zip(residual).zip(gradient) {
+        *next = v + factor * g;
+    }
+}
+
+/// Computes the next velocity, and the next residual with it.
+#[inline(always)]
+fn add_with(
+    momentum: f32,
+    next: &mut [f32],
+    residual: &[f32],
+    (velocity, next_velocity): (&[f32], &mut [f32]),
+    gradient: &[f32],
+    factor: f32,
+) {
+    let velocity = velocity.iter().zip(next_velocity);
+    for (((next, v), (u, next_u)), g) in next.iter_mut().zip(residual).zip(velocity).zip(gradient) {
+        *next_u = momentum * u + factor * g;
+        *next = v + *next_u;
     }
 }
 

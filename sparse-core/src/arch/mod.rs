@@ -6,17 +6,19 @@
 //!
 //! What selections consist of is written for x86 besides: the compiler makes no use of instructions that compress.
 //!
-//! The other thing that needs unsafe code is here too, and is the same for every machine: [`in_turn`], where checking each
-//! access would cost more than what is done with it.
+//! The other things that need unsafe code are here too: [`in_turn`], the same for every machine, where checking each access
+//! would cost more than what is done with it, and [`Uncached`], memory that is written past the caches.
 //!
 //! With `SPARSE_CORE_ISA=portable` in the environment, what is compiled for every machine is used on this one too; with `avx2`
 //! nothing newer than that.
 
 mod in_turn;
+mod uncached;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 pub(crate) use in_turn::{Entries, EntriesMut, TWINS, in_turn};
+pub(crate) use uncached::{UNCACHED, Uncached};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{collect, fastest, keep_reaching, prefetch, split_reaching};

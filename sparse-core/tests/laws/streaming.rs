@@ -128,6 +128,32 @@ fn a_selection_by_parts_begins_anew_with_another_vector() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
+fn a_vector_larger_than_caches_is_taken_from_as_it_is_written() {
+    const LARGE: usize = (9 << 20) / 4;
+    let mut state = 1_u64;
+    let values: Vec<f32> = (0..LARGE)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f32 - 1e7
+        })
+        .collect();
+    let (mut selection, mut used) = (TopK::new(), SparseVec::default());
+    for k in [2000, 2000, 2001, 2001] {
+        selection.start(LARGE, k);
+        let mut left = vec![f32::NAN; LARGE];
+        let (first, second) = left.split_at_mut(LARGE / 3);
+        selection.write(first, |at, block| block.copy_from_slice(&values[at..][..block.len()]));
+        selection.write(second, |at, block| block.copy_from_slice(&values[LARGE / 3 + at..][..block.len()]));
+        selection.take_into(&mut left, &mut used).unwrap();
+        let (expected, mut others) = (top_k(&values, k).unwrap(), values.clone());
+        assert_same_bits(&used, &expected).unwrap();
+        clear(&mut others, &expected).unwrap();
+        assert!(left == others);
+    }
+}
+
+#[test]
 #[should_panic(expected = "take what is to stay out")]
 fn what_was_taken_out_is_not_forgotten() {
     let (mut values, mut selection) = (vec![1.0_f32; 9], TopK::new());

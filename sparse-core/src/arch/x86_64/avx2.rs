@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use super::compress::{self, GROUP, GROUPS, Instructions};
 use crate::Element;
-use crate::collect::Pass;
+use crate::pass::Pass;
 
 /// Whether values of this type are compressed. What is said of the other functions holds for these.
 pub(super) const fn compresses<T>() -> bool {

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use super::compress::{self, GROUP, GROUPS, Instructions};
 use crate::Element;
-use crate::collect::Pass;
+use crate::pass::Pass;
 
 /// As [`collect::of_part`](crate::collect::of_part).
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt")]

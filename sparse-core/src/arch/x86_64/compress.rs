@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::Element;
-use crate::collect::{BLOCK, PART, Pass};
+use crate::collect::{BLOCK, PART};
+use crate::pass::Pass;
 
 /// Values that are compressed together.
 pub(super) const GROUP: usize = 16;
@@ -54,8 +55,9 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
     const BLOCKED: usize = BLOCK / GROUP;
     let mut masks = [0; GROUPS];
     for (at, masks) in part.clone().step_by(BLOCK).zip(masks.as_chunks_mut::<BLOCKED>().0) {
-        pass.reach(at..part.end.min(at + BLOCK));
-        let values = &pass.values()[at..part.end];
+        let block = at..part.end.min(at + BLOCK);
+        pass.reach(block.clone());
+        let values = pass.values(block);
         // A whole block is known to have as many groups.
         let groups = values.first_chunk::<BLOCK>().map_or(values, |block| block).as_chunks().0;
         for (mask, group) in masks.iter_mut().zip(groups) {
@@ -73,13 +75,13 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
         let (group, mask) = (some.trailing_zeros() as usize, masks[some.trailing_zeros() as usize]);
         some &= some - 1;
         let at = part.start + group * GROUP;
-        let Some(group) = pass.values().get(at..).and_then(<[T]>::first_chunk) else { break };
+        let Some(group) = pass.values(at..at + GROUP).first_chunk() else { break };
         // SAFETY: as the caller says; of the groups before, at most all values were found, so there is room for this one.
         unsafe {
             I::compress_indices(start.wrapping_add(at as u32), mask, ends.add(len).cast());
             I::compress(group, mask, slots.add(len).cast());
         }
-        if let Some(group) = pass.taken().and_then(|values| values[at..].first_chunk_mut()) {
+        if let Some(group) = pass.taken(at..at + GROUP).and_then(|values| values.first_chunk_mut()) {
             // SAFETY: as the caller says.
             unsafe { I::clear(group, mask) };
         }
@@ -91,12 +93,12 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
         kept.set_len(kept.len() + len);
     }
     for at in part.end - part.len() % GROUP..part.end {
-        let value = pass.values()[at];
+        let value = pass.values(at..at + 1)[0];
         if value.reaches(low) {
             indices.push(start.wrapping_add(at as u32));
             kept.push(value);
-            if let Some(values) = pass.taken() {
-                values[at] = T::ZERO;
+            if let Some(values) = pass.taken(at..at + 1) {
+                values[0] = T::ZERO;
             }
         }
     }

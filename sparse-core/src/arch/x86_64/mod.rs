@@ -12,7 +12,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use crate::Element;
-use crate::collect::{self, Pass};
+use crate::collect;
+use crate::pass::Pass;
 
 /// Instruction sets that code is compiled for, each with all of those before.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]

@@ -51,6 +51,7 @@
 mod arch;
 pub mod codec;
 mod collect;
+mod cut;
 mod dense;
 mod element;
 mod error;

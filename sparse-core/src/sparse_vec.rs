@@ -1,8 +1,8 @@
 use std::ops::Range;
 
 use crate::collect::{self, ROOM, collect};
+use crate::cut::cut;
 use crate::error::{check_dim, check_same_dim};
-use crate::select;
 use crate::{Element, Error, Memory, SparseView, arch};
 
 /// A sparse vector: strictly increasing indices below its dimension, and a value for each.
@@ -317,7 +317,7 @@ impl<T: Element> SparseVec<T> {
     pub(crate) fn split_off_others(&mut self, k: usize, indices: &mut Vec<u32>, values: &mut Vec<T>) {
         let cut = arch::fastest(
             #[inline(always)]
-            || select::cut(&self.values, k),
+            || cut(&self.values, k),
         );
         let room = cut.as_ref().map_or(0, |_| self.nnz() - k + ROOM);
         indices.resize(room, 0);
@@ -325,8 +325,8 @@ impl<T: Element> SparseVec<T> {
         if let Some(mut cut) = cut {
             let (its, slots) = (&mut self.indices[..], &mut self.values[..]);
             let others = (&mut indices[..], &mut values[..]);
-            let kept = if cut.suffices() {
-                arch::split_reaching(cut.magnitude(), its, slots, others)
+            let kept = if cut.suffices {
+                arch::split_reaching(cut.magnitude, its, slots, others)
             } else {
                 collect::split(its, slots, others, |value| cut.keeps(value))
             };

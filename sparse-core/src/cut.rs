@@ -1,0 +1,124 @@
+//! What separates the k largest of some values from the others.
+
+use crate::Element;
+
+/// What separates the entries that are kept: those above a magnitude, and the first few equal to it.
+pub(crate) struct Cut {
+    /// What is kept is at least of this magnitude.
+    pub(crate) magnitude: u64,
+    pub(crate) ties: usize,
+    /// Whether all of that magnitude are known to be kept.
+    pub(crate) suffices: bool,
+}
+
+impl Cut {
+    /// Whether the next value in index order is kept.
+    #[inline(always)]
+    pub(crate) fn keeps<T: Element>(&mut self, value: T) -> bool {
+        let magnitude = value.magnitude();
+        let tie = magnitude == self.magnitude && self.ties > 0;
+        self.ties -= usize::from(tie);
+        magnitude > self.magnitude || tie
+    }
+}
+
+/// The cut that keeps exactly `k` of the values; `None` when it would keep all.
+#[inline(always)]
+pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
+    if k >= values.len() {
+        return None;
+    }
+    if k == 0 {
+        return Some(Cut { magnitude: u64::MAX, ties: 0, suffices: true });
+    }
+    let slot = Slot::spanning(values).narrowed(values, k, FEW);
+    if slot.width == 0 {
+        let ties = k - slot.above;
+        return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
+    }
+    let mut inside = Vec::with_capacity(slot.inside);
+    inside.extend(values.iter().map(|value| value.magnitude()).filter(|&magnitude| slot.holds(magnitude)));
+    let wanted = k - slot.above;
+    let (larger, &mut magnitude, smaller) = inside.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
+    let ties = wanted - larger.iter().filter(|&&other| other > magnitude).count();
+    Some(Cut { magnitude, ties, suffices: !smaller.contains(&magnitude) })
+}
+
+/// The range of magnitudes that holds the k-th largest: `low .. low + (1 << width)`.
+pub(crate) struct Slot {
+    pub(crate) low: u64,
+    pub(crate) width: u32,
+    /// How many values are above the range.
+    pub(crate) above: usize,
+    /// How many values are in it.
+    pub(crate) inside: usize,
+}
+
+/// Counters for this many bits at a time: small enough for the first-level cache, fine enough to
+/// leave a few per cent of the values in the slot of the k-th.
+const DIGIT: u32 = 11;
+
+impl Slot {
+    /// Needs `1 <= k <= values.len()`.
+    pub(crate) fn of_kth<T: Element>(values: &[T], k: usize) -> Self {
+        Self { low: 0, width: T::MAGNITUDE_BITS, above: 0, inside: values.len() }.narrowed(
+            values,
+            k,
+            FEW.max(values.len() / 16),
+        )
+    }
+
+    /// The range of these magnitudes, found by one pass more. Of candidates all share the high bits.
+    #[inline(always)]
+    fn spanning<T: Element>(values: &[T]) -> Self {
+        let span = |(low, high): (u64, u64), value: &T| {
+            let magnitude = value.magnitude();
+            (low.min(magnitude), high.max(magnitude))
+        };
+        let (low, high) = values.iter().fold((u64::MAX, 0), span);
+        Self { low, width: u64::BITS - (high - low).leading_zeros(), above: 0, inside: values.len() }
+    }
+
+    /// A part of the range that holds the k-th, with so few values or all alike.
+    #[inline(always)]
+    fn narrowed<T: Element>(self, values: &[T], k: usize, few: usize) -> Self {
+        let mut slot = self;
+        // Once is mostly enough for floats. Narrow integers and constant vectors share their high bits.
+        while slot.width > 0 && slot.inside > few {
+            slot.split(values, k);
+        }
+        slot
+    }
+
+    /// Narrows the range by one digit.
+    #[inline(always)]
+    fn split<T: Element>(&mut self, values: &[T], k: usize) {
+        let width = self.width.saturating_sub(DIGIT);
+        let mut counts = [0_usize; 1 << DIGIT];
+        let digits = 1 << (self.width - width);
+        let counts = &mut counts[..digits];
+        for value in values {
+            // What is below or above the range wraps or lands beyond the counters.
+            let digit = value.magnitude().wrapping_sub(self.low) >> width;
+            if let Some(count) = counts.get_mut(digit as usize) {
+                *count += 1;
+            }
+        }
+        let mut above = self.above;
+        for (digit, &count) in counts.iter().enumerate().rev() {
+            if above + count >= k {
+                *self = Self { low: self.low + ((digit as u64) << width), width, above, inside: count };
+                return;
+            }
+            above += count;
+        }
+    }
+
+    #[inline]
+    fn holds(&self, magnitude: u64) -> bool {
+        magnitude.wrapping_sub(self.low).checked_shr(self.width).is_none_or(|high| high == 0)
+    }
+}
+
+/// So few values are not worth counting.
+pub(crate) const FEW: usize = 1 << 11;

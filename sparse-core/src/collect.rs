@@ -97,6 +97,28 @@ fn which<T: Element>(block: &[T; BLOCK], low: u64) -> u64 {
     bytes.fold(0, |all, (at, bytes)| all | bits(bytes) << (8 * at))
 }
 
+/// Appends the values of at least the magnitude `low` that are not of `above`, and says how many are; on every machine. Gives
+/// up when only [`ROOM`] is left.
+#[inline(always)]
+pub(crate) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
+    let (mut larger, (blocks, rest)) = (0, values.as_chunks::<BLOCK>());
+    for block in blocks {
+        if inside.len() + ROOM > inside.capacity() {
+            return None;
+        }
+        let reaching = which(block, above);
+        larger += reaching.count_ones() as usize;
+        let mut found = which(block, low) & !reaching;
+        while found != 0 {
+            inside.push(block[found.trailing_zeros() as usize % BLOCK]);
+            found &= found - 1;
+        }
+    }
+    larger += rest.iter().filter(|value| value.reaches(above)).count();
+    inside.extend(rest.iter().filter(|value| value.reaches(low) && !value.reaches(above)));
+    Some(larger)
+}
+
 /// Moves the entries of at least this magnitude to the front, on every machine; says how many these are.
 #[inline(always)]
 pub(crate) fn keep_reaching<T: Element>(low: u64, indices: &mut [u32], values: &mut [T]) -> usize {

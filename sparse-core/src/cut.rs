@@ -1,6 +1,7 @@
 //! What separates the k largest of some values from the others.
 
-use crate::Element;
+use crate::collect::ROOM;
+use crate::{Element, arch};
 
 /// What separates the entries that are kept: those above a magnitude, and the first few equal to it.
 pub(crate) struct Cut {
@@ -31,17 +32,51 @@ pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
     if k == 0 {
         return Some(Cut { magnitude: u64::MAX, ties: 0, suffices: true });
     }
-    let slot = Slot::spanning(values).narrowed(values, k, FEW);
-    if slot.width == 0 {
-        let ties = k - slot.above;
-        return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
-    }
-    let mut inside = Vec::with_capacity(slot.inside);
-    inside.extend(values.iter().map(|value| value.magnitude()).filter(|&magnitude| slot.holds(magnitude)));
-    let wanted = k - slot.above;
+    let (above, mut inside) = match sampled(values, k) {
+        Some(sampled) => sampled,
+        None => {
+            let slot = Slot::spanning(values).narrowed(values, k, FEW);
+            if slot.width == 0 {
+                let ties = k - slot.above;
+                return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
+            }
+            let mut inside = Vec::with_capacity(slot.inside);
+            let magnitudes = values.iter().map(|value| value.magnitude());
+            inside.extend(magnitudes.filter(|&magnitude| slot.holds(magnitude)));
+            (slot.above, inside)
+        }
+    };
+    let wanted = k - above;
     let (larger, &mut magnitude, smaller) = inside.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
     let ties = wanted - larger.iter().filter(|&&other| other > magnitude).count();
     Some(Cut { magnitude, ties, suffices: !smaller.contains(&magnitude) })
+}
+
+/// The magnitudes in a range that a sample tells to hold the k-th largest, all of them, and how many are above it. `None` if
+/// there are too few values, or the sample misleads: then it takes counting.
+#[inline(always)]
+fn sampled<T: Element>(values: &[T], k: usize) -> Option<(usize, Vec<u64>)> {
+    let mut sample = [0; MOST_SAMPLED];
+    let sample = match values.len() {
+        ..4096 => return None,
+        4096..131_072 => &mut sample[..MOST_SAMPLED / 4],
+        _ => &mut sample,
+    };
+    let evenly = values.iter().step_by(values.len() / sample.len());
+    sample.iter_mut().zip(evenly).for_each(|(slot, value)| *slot = value.magnitude());
+    let (share, all) = (k as f64 / values.len() as f64, sample.len() as f64);
+    let (rank, deviation) = (all * share, (all * share * (1.0 - share)).sqrt());
+    let [first, last] = [-1.0, 1.0].map(|side| rank + side * (3.0 * deviation + 2.0));
+    let descending = |a: &u64, b: &u64| b.cmp(a);
+    let low = if last < all { *sample.select_nth_unstable_by(last as usize, descending).1 } else { 0 };
+    let high =
+        if first >= 0.0 { *sample.select_nth_unstable_by(first as usize, descending).1 } else { u64::MAX };
+    // Nothing is above what is not a number.
+    let above = if high == T::from_f32(f32::NAN).magnitude() { u64::MAX } else { high.saturating_add(1) };
+    let mut inside = Vec::with_capacity(values.len() / 4 + ROOM);
+    let above = arch::between(values, low, above, &mut inside)?;
+    let magnitudes = inside.iter().map(|value: &T| value.magnitude());
+    (above < k && k <= above + inside.len()).then(|| (above, magnitudes.collect()))
 }
 
 /// The range of magnitudes that holds the k-th largest: `low .. low + (1 << width)`.
@@ -120,5 +155,7 @@ impl Slot {
     }
 }
 
+/// What the k-th is sought between is about 6 deviations of so many wide: a twentieth of the values, or half as much.
+const MOST_SAMPLED: usize = 1 << 12;
 /// So few values are not worth counting.
 pub(crate) const FEW: usize = 1 << 11;

@@ -21,10 +21,10 @@ pub(crate) use in_turn::{Entries, EntriesMut, TWINS, in_turn};
 pub(crate) use uncached::{UNCACHED, Uncached};
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{collect, fastest, keep_reaching, prefetch, split_reaching};
+pub(crate) use x86_64::{between, collect, fastest, keep_reaching, prefetch, split_reaching};
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use crate::collect::{keep_reaching, of_part as collect, split_reaching};
+pub(crate) use crate::collect::{between, keep_reaching, of_part as collect, split_reaching};
 
 /// Runs `work`: there is no newer instruction set to choose.
 #[cfg(not(target_arch = "x86_64"))]

@@ -232,3 +232,35 @@ fn top_k_of_long_vectors_equals_the_sorting_oracle() {
     assert_exact("i64", &noise(LEN).map(|bits| bits as i64).collect::<Vec<_>>());
     assert_exact("extreme i64", &noise(LEN).map(|bits| [i64::MIN, 7][bits as usize % 2]).collect::<Vec<_>>());
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
+fn splitting_is_exact_where_a_sample_misleads() {
+    // Values that lie at even distances are small, large or alike, or not numbers, which are alike whatever their bits.
+    let at_distance: [fn(f32) -> f32; 4] =
+        [|value| value / 1e3, |value| value * 1e3, |_| 1.0, |_| f32::from_bits(0x7f80_0001)];
+    for (len, change) in [8192, 20_000, 1 << 17].into_iter().flat_map(|len| at_distance.map(|f| (len, f))) {
+        for (distance, others_too) in
+            [(2, false), (len / 1024, false), (len / 4096, false), (2, true), (8, true)]
+        {
+            let values: Vec<f32> = noise(len)
+                .map(|bits| (bits >> 40) as f32)
+                .enumerate()
+                .map(|(at, value)| match at % distance.max(1) {
+                    0 => change(value),
+                    _ if others_too => f32::NAN,
+                    _ => value,
+                })
+                .collect();
+            let indices: Vec<u32> = (0..len as u32).collect();
+            let entries = SparseVec::new(len as u64, indices, values.clone()).unwrap();
+            for k in [1, len / 9, len / 2, len * 3 / 4, len - 1] {
+                let expected: Vec<u32> = largest(&values, k).into_iter().map(|at| at as u32).collect();
+                assert!(
+                    entries.clone().top_k(k).0.indices() == expected,
+                    "{k} of {len}, distance {distance}"
+                );
+            }
+        }
+    }
+}

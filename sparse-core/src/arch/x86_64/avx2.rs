@@ -23,6 +23,13 @@ pub(super) fn collect<T: Element>(
     unsafe { compress::collect::<Avx2, T>(pass, part, low, start, found) }
 }
 
+/// As [`collect::between`](crate::collect::between).
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
+    // SAFETY: this is compiled for that instruction set.
+    unsafe { compress::between::<Avx2, T>(values, low, above, inside) }
+}
+
 /// As [`collect::keep_reaching`](crate::collect::keep_reaching).
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn keep_reaching<T: Element>(low: u64, indices: &mut [u32], values: &mut [T]) -> usize {

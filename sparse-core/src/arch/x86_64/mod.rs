@@ -87,6 +87,20 @@ pub(crate) fn collect<T: Element>(
     }
 }
 
+/// As [`collect::between`], which says what it does.
+pub(crate) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
+    match *LEVEL {
+        // SAFETY: the processor has all that is enabled there.
+        Level::Avx512 => unsafe { avx512::between(values, low, above, inside) },
+        // SAFETY: as before.
+        Level::Avx2 if avx2::compresses::<T>() => unsafe { avx2::between(values, low, above, inside) },
+        _ => fastest(
+            #[inline(always)]
+            || collect::between(values, low, above, inside),
+        ),
+    }
+}
+
 /// As [`collect::keep_reaching`], which says what it does.
 pub(crate) fn keep_reaching<T: Element>(low: u64, indices: &mut [u32], values: &mut [T]) -> usize {
     match *LEVEL {

@@ -69,7 +69,7 @@ pub(crate) fn of_part<T: Element>(
             // Most blocks hold none at the usual densities.
             Some(block) if !block.iter().fold(false, |any, value| any | value.reaches(low)) => 0,
             Some(block) => which(block, low),
-            None => (0..).zip(values).fold(0, |bits, (at, value)| bits | u64::from(value.reaches(low)) << at),
+            None => each(values, low),
         };
         // Without a branch on each value, which no predictor could foresee.
         while found != 0 {
@@ -82,6 +82,12 @@ pub(crate) fn of_part<T: Element>(
             }
         }
     }
+}
+
+/// A bit for each value of a part of a block, as [`which`].
+#[inline(always)]
+fn each<T: Element>(values: &[T], low: u64) -> u64 {
+    (0..).zip(values).fold(0, |bits, (at, value)| bits | u64::from(value.reaches(low)) << at)
 }
 
 /// A bit for each value that is of at least this magnitude.
@@ -97,26 +103,31 @@ fn which<T: Element>(block: &[T; BLOCK], low: u64) -> u64 {
     bytes.fold(0, |all, (at, bytes)| all | bits(bytes) << (8 * at))
 }
 
-/// Appends the values of at least the magnitude `low` that are not of `above`, and says how many are; on every machine. Gives
-/// up when only [`ROOM`] is left.
+/// Writes the values of at least the magnitude `low` that are not of `above`, on every machine. Says how many are, and how many
+/// it has written; nothing when they leave less than [`ROOM`].
 #[inline(always)]
-pub(crate) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
-    let (mut larger, (blocks, rest)) = (0, values.as_chunks::<BLOCK>());
-    for block in blocks {
-        if inside.len() + ROOM > inside.capacity() {
-            return None;
-        }
-        let reaching = which(block, above);
+pub(crate) fn between<T: Element>(
+    values: &[T],
+    low: u64,
+    above: u64,
+    inside: &mut [T],
+) -> Option<(usize, usize)> {
+    let (mut larger, mut len) = (0, 0);
+    for block in values.chunks(BLOCK) {
+        let to = inside.get_mut(len..len + ROOM)?;
+        let (reaching, mut found) = match block.first_chunk() {
+            Some(block) => (which(block, above), which(block, low)),
+            None => (each(block, above), each(block, low)),
+        };
+        found &= !reaching;
         larger += reaching.count_ones() as usize;
-        let mut found = which(block, low) & !reaching;
-        while found != 0 {
-            inside.push(block[found.trailing_zeros() as usize % BLOCK]);
+        len += found.count_ones() as usize;
+        for slot in to.iter_mut().take(found.count_ones() as usize) {
+            *slot = block[found.trailing_zeros() as usize];
             found &= found - 1;
         }
     }
-    larger += rest.iter().filter(|value| value.reaches(above)).count();
-    inside.extend(rest.iter().filter(|value| value.reaches(low) && !value.reaches(above)));
-    Some(larger)
+    Some((larger, len))
 }
 
 /// Moves the entries of at least this magnitude to the front, on every machine; says how many these are.

@@ -13,6 +13,16 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
+    /// That which keeps the k largest of these values, and all that are larger.
+    #[inline(always)]
+    fn among<V>(values: &mut [V], k: usize, magnitude: impl Fn(&V) -> u64) -> Self {
+        let descending = |a: &V, b: &V| magnitude(b).cmp(&magnitude(a));
+        let (larger, kth, smaller) = values.select_nth_unstable_by(k - 1, descending);
+        let kth = magnitude(kth);
+        let ties = k - larger.iter().filter(|other| magnitude(other) > kth).count();
+        Self { magnitude: kth, ties, suffices: !smaller.iter().any(|other| magnitude(other) == kth) }
+    }
+
     /// Whether the next value in index order is kept.
     #[inline(always)]
     pub(crate) fn keeps<T: Element>(&mut self, value: T) -> bool {
@@ -23,43 +33,41 @@ impl Cut {
     }
 }
 
-/// The cut that keeps exactly `k` of the values; `None` when it would keep all.
+/// The cut that keeps exactly `k` of the values; `None` when it would keep all. Faster with [`scratch`] for so many.
 #[inline(always)]
-pub(crate) fn cut<T: Element>(values: &[T], k: usize) -> Option<Cut> {
+pub(crate) fn cut<T: Element>(values: &[T], k: usize, scratch: &mut [T]) -> Option<Cut> {
     if k >= values.len() {
         return None;
     }
     if k == 0 {
         return Some(Cut { magnitude: u64::MAX, ties: 0, suffices: true });
     }
-    let (above, mut inside) = match sampled(values, k) {
-        Some(sampled) => sampled,
-        None => {
-            let slot = Slot::spanning(values).narrowed(values, k, FEW);
-            if slot.width == 0 {
-                let ties = k - slot.above;
-                return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
-            }
-            let mut inside = Vec::with_capacity(slot.inside);
-            let magnitudes = values.iter().map(|value| value.magnitude());
-            inside.extend(magnitudes.filter(|&magnitude| slot.holds(magnitude)));
-            (slot.above, inside)
-        }
-    };
-    let wanted = k - above;
-    let (larger, &mut magnitude, smaller) = inside.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
-    let ties = wanted - larger.iter().filter(|&&other| other > magnitude).count();
-    Some(Cut { magnitude, ties, suffices: !smaller.contains(&magnitude) })
+    if let Some((above, inside)) = sampled(values, k, scratch) {
+        return Some(Cut::among(inside, k - above, |value| value.magnitude()));
+    }
+    let slot = Slot::spanning(values).narrowed(values, k, FEW);
+    if slot.width == 0 {
+        let ties = k - slot.above;
+        return Some(Cut { magnitude: slot.low, ties, suffices: ties == slot.inside });
+    }
+    let mut inside = Vec::with_capacity(slot.inside);
+    inside.extend(values.iter().map(|value| value.magnitude()).filter(|&magnitude| slot.holds(magnitude)));
+    Some(Cut::among(&mut inside, k - slot.above, |magnitude| *magnitude))
 }
 
-/// The magnitudes in a range that a sample tells to hold the k-th largest, all of them, and how many are above it. `None` if
-/// there are too few values, or the sample misleads: then it takes counting.
+/// How much scratch it takes to cut so many values.
+pub(crate) fn scratch(values: usize) -> usize {
+    if values < FEWEST_SAMPLED { 0 } else { values / 8 + ROOM }
+}
+
+/// The values in a range of magnitudes that a sample tells to hold the k-th largest, all of them, and how many are above it.
+/// `None` if there are too few values or too little scratch, or the sample misleads: then it takes counting.
 #[inline(always)]
-fn sampled<T: Element>(values: &[T], k: usize) -> Option<(usize, Vec<u64>)> {
+fn sampled<'a, T: Element>(values: &[T], k: usize, scratch: &'a mut [T]) -> Option<(usize, &'a mut [T])> {
     let mut sample = [0; MOST_SAMPLED];
     let sample = match values.len() {
-        ..4096 => return None,
-        4096..131_072 => &mut sample[..MOST_SAMPLED / 4],
+        ..FEWEST_SAMPLED => return None,
+        FEWEST_SAMPLED..MANY => &mut sample[..MOST_SAMPLED / 4],
         _ => &mut sample,
     };
     let evenly = values.iter().step_by(values.len() / sample.len());
@@ -67,16 +75,13 @@ fn sampled<T: Element>(values: &[T], k: usize) -> Option<(usize, Vec<u64>)> {
     let (share, all) = (k as f64 / values.len() as f64, sample.len() as f64);
     let (rank, deviation) = (all * share, (all * share * (1.0 - share)).sqrt());
     let [first, last] = [-1.0, 1.0].map(|side| rank + side * (3.0 * deviation + 2.0));
-    let descending = |a: &u64, b: &u64| b.cmp(a);
-    let low = if last < all { *sample.select_nth_unstable_by(last as usize, descending).1 } else { 0 };
-    let high =
-        if first >= 0.0 { *sample.select_nth_unstable_by(first as usize, descending).1 } else { u64::MAX };
+    let mut nth = |nth: f64| *sample.select_nth_unstable_by(nth as usize, |a, b| b.cmp(a)).1;
+    let low = if last < all { nth(last) } else { 0 };
+    let high = if first >= 0.0 { nth(first) } else { u64::MAX };
     // Nothing is above what is not a number.
     let above = if high == T::from_f32(f32::NAN).magnitude() { u64::MAX } else { high.saturating_add(1) };
-    let mut inside = Vec::with_capacity(values.len() / 4 + ROOM);
-    let above = arch::between(values, low, above, &mut inside)?;
-    let magnitudes = inside.iter().map(|value: &T| value.magnitude());
-    (above < k && k <= above + inside.len()).then(|| (above, magnitudes.collect()))
+    let (above, inside) = arch::between(values, low, above, scratch)?;
+    (above < k && k <= above + inside).then(|| (above, &mut scratch[..inside]))
 }
 
 /// The range of magnitudes that holds the k-th largest: `low .. low + (1 << width)`.
@@ -155,7 +160,10 @@ impl Slot {
     }
 }
 
-/// What the k-th is sought between is about 6 deviations of so many wide: a twentieth of the values, or half as much.
+/// Fewer values are not worth a sample, and from so many on it is the larger one: what the k-th is sought between is about 6
+/// deviations wide, a tenth of the values or half as much.
+const FEWEST_SAMPLED: usize = 1 << 12;
+const MANY: usize = 1 << 17;
 const MOST_SAMPLED: usize = 1 << 12;
 /// So few values are not worth counting.
 pub(crate) const FEW: usize = 1 << 11;

@@ -1,5 +1,5 @@
 use crate::collect::{PART, ROOM, collect};
-use crate::cut::{Cut, Slot, cut};
+use crate::cut::{Cut, Slot, cut, scratch};
 use crate::{Element, Error, SparseVec, arch};
 
 /// The `k` entries of largest magnitude of a dense vector: exact, for any `k`.
@@ -105,10 +105,17 @@ fn push_reaching<T: Element>(values: &[T], low: u64, enough: usize, to: &mut Spa
 
 /// Leaves the k largest of these entries, in their order; all if there are no more.
 pub(crate) fn keep_largest<T: Element>(entries: &mut SparseVec<T>, k: usize) {
+    let (len, values) = (entries.nnz(), entries.ends().1);
+    if k >= len {
+        return;
+    }
+    values.resize(len + scratch(len), T::ZERO);
+    let (found, scratch) = values.split_at_mut(len);
     let cut = arch::fastest(
         #[inline(always)]
-        || cut(entries.values(), k),
+        || cut(found, k, scratch),
     );
+    values.truncate(len);
     let Some(mut cut) = cut else { return };
     entries.keep_reaching(cut.magnitude);
     if entries.nnz() > k {

@@ -315,13 +315,13 @@ impl<T: Element> SparseVec<T> {
 
     /// Leaves the `k` entries of largest magnitude, and puts the others in place of what is there.
     pub(crate) fn split_off_others(&mut self, k: usize, indices: &mut Vec<u32>, values: &mut Vec<T>) {
-        let cut = arch::fastest(
-            #[inline(always)]
-            || cut(&self.values, k),
-        );
-        let room = cut.as_ref().map_or(0, |_| self.nnz() - k + ROOM);
+        let room = if k < self.nnz() { self.nnz() - k + ROOM } else { 0 };
         indices.resize(room, 0);
         values.resize(room, T::ZERO);
+        let cut = arch::fastest(
+            #[inline(always)]
+            || cut(&self.values, k, values),
+        );
         if let Some(mut cut) = cut {
             let (its, slots) = (&mut self.indices[..], &mut self.values[..]);
             let others = (&mut indices[..], &mut values[..]);

@@ -25,7 +25,12 @@ pub(super) fn collect<T: Element>(
 
 /// As [`collect::between`](crate::collect::between).
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
+pub(super) fn between<T: Element>(
+    values: &[T],
+    low: u64,
+    above: u64,
+    inside: &mut [T],
+) -> Option<(usize, usize)> {
     // SAFETY: this is compiled for that instruction set.
     unsafe { compress::between::<Avx2, T>(values, low, above, inside) }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::Element;
-use crate::collect::{BLOCK, PART, ROOM};
+use crate::collect::{self, BLOCK, PART, ROOM};
 use crate::pass::Pass;
 
 /// Values that are compressed together.
@@ -113,26 +113,21 @@ pub(super) unsafe fn between<I: Instructions, T: Element>(
     values: &[T],
     low: u64,
     above: u64,
-    inside: &mut Vec<T>,
-) -> Option<usize> {
-    let (mut larger, mut len) = (0, 0);
-    let (groups, rest) = values.as_chunks();
-    let slots = inside.spare_capacity_mut();
+    inside: &mut [T],
+) -> Option<(usize, usize)> {
+    let (mut larger, mut len, (groups, rest)) = (0, 0, values.as_chunks());
     for group in groups {
-        let to = slots.get_mut(len..len + ROOM)?;
+        let to = inside.get_mut(len..len + ROOM)?;
         // SAFETY: as the caller says; there is room for a group.
         unsafe {
             let (reaching, found) = (I::reaching(group, above), I::reaching(group, low));
-            I::compress(group, found & !reaching, to.as_mut_ptr().cast());
+            I::compress(group, found & !reaching, to.as_mut_ptr());
             larger += reaching.count_ones() as usize;
             len += (found & !reaching).count_ones() as usize;
         }
     }
-    // SAFETY: so many have been written behind the old end.
-    unsafe { inside.set_len(inside.len() + len) };
-    larger += rest.iter().filter(|value| value.reaches(above)).count();
-    inside.extend(rest.iter().filter(|value| value.reaches(low) && !value.reaches(above)));
-    Some(larger)
+    let (reaching, found) = collect::between(rest, low, above, inside.get_mut(len..)?)?;
+    Some((larger + reaching, len + found))
 }
 
 /// As [`keep_reaching`](crate::collect::keep_reaching). No branch depends on the values.

@@ -88,7 +88,12 @@ pub(crate) fn collect<T: Element>(
 }
 
 /// As [`collect::between`], which says what it does.
-pub(crate) fn between<T: Element>(values: &[T], low: u64, above: u64, inside: &mut Vec<T>) -> Option<usize> {
+pub(crate) fn between<T: Element>(
+    values: &[T],
+    low: u64,
+    above: u64,
+    inside: &mut [T],
+) -> Option<(usize, usize)> {
     match *LEVEL {
         // SAFETY: the processor has all that is enabled there.
         Level::Avx512 => unsafe { avx512::between(values, low, above, inside) },

@@ -88,9 +88,10 @@ impl<T, F: FnMut(usize, &mut [T])> Pass<T> for Computed<'_, T, F> {
 }
 
 /// Values that are computed beside their place when they are reached, and written to it a part later, past the caches: memory
-/// is not read to be overwritten.
+/// is not read to be overwritten. Others, which are not looked at, may be computed and written with them.
 pub(crate) struct Written<'a, T, F> {
     to: arch::Uncached<'a, T>,
+    others: arch::Uncached<'a, T>,
     compute: F,
     /// What was computed last, in the cache lines of a ring.
     recent: Recent<T>,
@@ -102,10 +103,16 @@ pub(crate) struct Written<'a, T, F> {
 struct Recent<T>([T; 2 * PART]);
 const _: () = assert!(align_of::<Recent<u8>>() == CACHE_LINE);
 
-impl<'a, T: Element, F: FnMut(usize, &mut [T])> Written<'a, T, F> {
-    pub(crate) fn new(to: &'a mut [T], compute: F) -> Self {
+/// A block of others.
+#[repr(align(64))]
+struct Block<T>([T; BLOCK]);
+
+impl<'a, T: Element, F: FnMut(usize, &mut [T], &mut [T])> Written<'a, T, F> {
+    /// `others` are as many, or none.
+    pub(crate) fn new(to: &'a mut [T], others: &'a mut [T], compute: F) -> Self {
         let (before_line, recent) = (before_line(to), Recent([T::ZERO; 2 * PART]));
-        Self { to: arch::Uncached::new(to), compute, recent, before_line }
+        let (to, others) = (arch::Uncached::new(to), arch::Uncached::new(others));
+        Self { to, others, compute, recent, before_line }
     }
 
     /// Where in the ring these values are: together, if they are of one part.
@@ -129,13 +136,14 @@ impl<'a, T: Element, F: FnMut(usize, &mut [T])> Written<'a, T, F> {
             let room = PART - self.recent(self.to.written()..reached).start % PART;
             self.write(reached.min(self.to.written() + room));
         }
+        let mut others = self.others.rest().chunks_mut(BLOCK);
         for (at, block) in (reached..).step_by(BLOCK).zip(self.to.rest().chunks_mut(BLOCK)) {
-            (self.compute)(at, block);
+            (self.compute)(at, block, others.next().unwrap_or_default());
         }
     }
 }
 
-impl<T: Element, F: FnMut(usize, &mut [T])> Pass<T> for Written<'_, T, F> {
+impl<T: Element, F: FnMut(usize, &mut [T], &mut [T])> Pass<T> for Written<'_, T, F> {
     #[inline(always)]
     fn reach(&mut self, block: Range<usize>) {
         // In turn with reading what it is computed from, which is as fast as memory; one part after the other is not.
@@ -144,7 +152,15 @@ impl<T: Element, F: FnMut(usize, &mut [T])> Pass<T> for Written<'_, T, F> {
             self.write(end);
         }
         let recent = self.recent(block.clone());
-        (self.compute)(block.start, &mut self.recent.0[recent]);
+        let recent = &mut self.recent.0[recent];
+        if self.others.len() == 0 {
+            (self.compute)(block.start, recent, &mut []);
+        } else {
+            let mut others = Block([T::ZERO; BLOCK]);
+            let others = &mut others.0[..block.len()];
+            (self.compute)(block.start, recent, others);
+            self.others.push(others);
+        }
     }
 
     #[inline(always)]
@@ -198,7 +214,11 @@ mod tests {
         (indices, values, reached, memory[start..][..source.len()].to_vec())
     }
 
-    fn is_computed_where_it_is_written<T: Element>(source: &[T], low: T, skipped: usize, enough: usize) {
+    fn is_computed_where_it_is_written<T: Element>(
+        source: &[T],
+        low: T,
+        (skipped, enough, with_others): (usize, usize, bool),
+    ) {
         let low = low.magnitude().max(1);
         let computed = outcome(source, skipped, |values, compute, found| {
             let mut pass = Computed { values, compute };
@@ -207,9 +227,15 @@ mod tests {
             reached
         });
         let written = outcome(source, skipped, |values, compute, found| {
-            let mut pass = Written::new(values, compute);
+            let mut others = vec![T::ZERO; values.len() * usize::from(with_others)];
+            let mut pass =
+                Written::new(values, &mut others, |at: usize, block: &mut [T], others: &mut [T]| {
+                    compute(at, block);
+                    others.iter_mut().zip(block).for_each(|(other, value)| *other = *value);
+                });
             let reached = collect_by(&mut pass, low, 7, enough, found);
             pass.finish(reached);
+            assert!(others.is_empty() || others == source);
             reached
         });
         assert!(computed == written);
@@ -220,14 +246,16 @@ mod tests {
         fn what_is_written_past_the_caches_is_what_is_computed_in_place(
             source in prop::collection::vec(-9..9_i32, 0..9000),
             low in 0..9_i32, skipped in 0..CACHE_LINE, enough in prop_oneof![0..5000_usize, Just(usize::MAX)],
+            with_others in any::<bool>(),
         ) {
             fn as_type<T: Element>(source: &[i32]) -> Vec<T> {
                 source.iter().map(|&value| T::from_f32(value as f32)).collect()
             }
-            is_computed_where_it_is_written(&source, low, skipped, enough);
-            is_computed_where_it_is_written(&as_type::<f32>(&source), low as f32, skipped, enough);
-            is_computed_where_it_is_written(&as_type::<f64>(&source), low.into(), skipped, enough);
-            is_computed_where_it_is_written(&as_type::<bf16>(&source), bf16::from_f32(low as f32), skipped, enough);
+            let how = (skipped, enough, with_others);
+            is_computed_where_it_is_written(&source, low, how);
+            is_computed_where_it_is_written(&as_type::<f32>(&source), low as f32, how);
+            is_computed_where_it_is_written(&as_type::<f64>(&source), low.into(), how);
+            is_computed_where_it_is_written(&as_type::<bf16>(&source), bf16::from_f32(low as f32), how);
         }
     }
 }

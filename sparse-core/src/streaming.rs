@@ -133,11 +133,39 @@ impl<T: Element> TopK<T> {
     /// assert_eq!(selection.take(&mut next)?.iter().collect::<Vec<_>>(), [(0, 1.5)]);
     /// # Ok::<(), sparse_core::Error>(())
     /// ```
-    pub fn write(&mut self, part: &mut [T], compute: impl FnMut(usize, &mut [T])) {
+    pub fn write(&mut self, part: &mut [T], mut compute: impl FnMut(usize, &mut [T])) {
+        self.write_with(
+            part,
+            &mut [],
+            #[inline(always)]
+            |at, block, _| compute(at, block),
+        );
+    }
+
+    /// [`write`](Self::write), and with each block that of `others` which lies there: values that are not selected from, such as
+    /// velocities. There are as many of them, or none.
+    ///
+    /// # Panics
+    /// If there are not.
+    #[track_caller]
+    pub fn write_with(
+        &mut self,
+        part: &mut [T],
+        others: &mut [T],
+        mut compute: impl FnMut(usize, &mut [T], &mut [T]),
+    ) {
+        assert!(others.is_empty() || others.len() == part.len(), "another number of others");
         if !UNCACHED || self.len * size_of::<T>() <= CACHED {
-            return self.compute(part, compute);
+            return self.compute(
+                part,
+                #[inline(always)]
+                |at, block| {
+                    let others = others.get_mut(at..at + block.len()).unwrap_or_default();
+                    compute(at, block, others);
+                },
+            );
         }
-        let mut pass = Written::new(part, compute);
+        let mut pass = Written::new(part, others, compute);
         let reached = self.take_by(&mut pass);
         pass.finish(reached);
     }

@@ -122,11 +122,12 @@ impl Feedback {
                     |at, next| add(next, &residual[at..], &gradient[at..], factor),
                 );
             } else {
-                selection.write(
+                selection.write_with(
                     next_residual,
+                    next_velocity,
                     #[inline(always)]
-                    |at, next| {
-                        let velocity = (&velocity[at..], &mut next_velocity[at..]);
+                    |at, next, next_velocity| {
+                        let velocity = (&velocity[at..], next_velocity);
                         add_with(momentum, next, &residual[at..], velocity, &gradient[at..], factor);
                     },
                 );

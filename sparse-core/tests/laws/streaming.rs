@@ -144,7 +144,12 @@ fn a_vector_larger_than_caches_is_taken_from_as_it_is_written() {
         let mut left = vec![f32::NAN; LARGE];
         let (first, second) = left.split_at_mut(LARGE / 3);
         selection.write(first, |at, block| block.copy_from_slice(&values[at..][..block.len()]));
-        selection.write(second, |at, block| block.copy_from_slice(&values[LARGE / 3 + at..][..block.len()]));
+        let (from, mut doubled) = (&values[LARGE / 3..], vec![0.0; LARGE - LARGE / 3]);
+        selection.write_with(second, &mut doubled, |at, block, others| {
+            block.copy_from_slice(&from[at..][..block.len()]);
+            others.iter_mut().zip(block).for_each(|(other, value)| *other = 2.0 * *value);
+        });
+        assert!(doubled.iter().zip(from).all(|(doubled, value)| *doubled == 2.0 * value));
         selection.take_into(&mut left, &mut used).unwrap();
         let (expected, mut others) = (top_k(&values, k).unwrap(), values.clone());
         assert_same_bits(&used, &expected).unwrap();

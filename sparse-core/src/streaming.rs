@@ -69,9 +69,12 @@ impl<T: Element> TopK<T> {
 
     /// Begins with a vector of so many values, of which the `k` largest are wanted.
     pub fn start(&mut self, len: usize, k: usize) {
-        if (len, k) != (self.len, self.k) {
-            // What separated other numbers of entries says little about this one.
+        if len != self.len || k > self.k || k < self.k / 2 {
+            // What separated fewer entries, or many more, says little about these.
             (self.low, self.aim) = (None, k);
+        } else if k < self.k {
+            let aim = self.aim as f64 * k as f64 / self.k as f64;
+            self.aim = (aim as usize).clamp(k, 2 * k);
         }
         (self.len, self.k, self.seen, self.taken) = (len, k, 0, 0);
         self.indices.clear();

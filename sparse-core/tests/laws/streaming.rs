@@ -83,13 +83,14 @@ fn from_the_second_step_on_candidates_are_set_to_zero_in_blocks_of_whole_cache_l
     for _ in 0..2 {
         assert_taken(&mut selection, values, 20, true, &mut SparseVec::default()).unwrap();
     }
-    selection.start(values.len(), 20);
+    // A few less do not change that.
+    selection.start(values.len(), 15);
     let (mut computed, mut whole) = (vec![0.0; values.len()], 0);
     selection.compute(&mut computed, |at, block| {
         whole += usize::from(block.len() == 64 && block.as_ptr().addr() % 64 == 0);
         block.copy_from_slice(&values[at..][..block.len()]);
     });
-    assert!(computed.iter().filter(|value| **value == 0.0).count() >= 20);
+    assert!(computed.iter().filter(|value| **value == 0.0).count() >= 15);
     assert!(whole >= values.len() / 64 - 1);
 }
 
@@ -114,7 +115,9 @@ fn a_selection_by_parts_equals_top_k_whatever_the_vector_before_was() {
 #[cfg_attr(miri, ignore = "takes Miri too long")]
 fn a_selection_by_parts_begins_anew_with_another_vector() {
     let mut selection = TopK::new();
-    for (len, k) in [(LEN, 200), (LEN, 20), (LEN / 2, 20), (0, 20), (LEN, 2000)] {
+    for (len, k) in
+        [(LEN, 200), (LEN, 150), (LEN, 80), (LEN, 20), (LEN / 2, 20), (0, 20), (LEN, 2000), (LEN, 0)]
+    {
         let values = &uniform()[..len];
         for _ in 0..2 {
             selection.start(len, k);

@@ -95,6 +95,7 @@ pub(crate) struct Written<'a, T, F> {
     compute: F,
     /// What was computed last, in the cache lines of a ring.
     recent: Recent<T>,
+    others_block: Block<T>,
     before_line: usize,
 }
 
@@ -112,7 +113,7 @@ impl<'a, T: Element, F: FnMut(usize, &mut [T], &mut [T])> Written<'a, T, F> {
     pub(crate) fn new(to: &'a mut [T], others: &'a mut [T], compute: F) -> Self {
         let (before_line, recent) = (before_line(to), Recent([T::ZERO; 2 * PART]));
         let (to, others) = (arch::Uncached::new(to), arch::Uncached::new(others));
-        Self { to, others, compute, recent, before_line }
+        Self { to, others, compute, recent, others_block: Block([T::ZERO; BLOCK]), before_line }
     }
 
     /// Where in the ring these values are: together, if they are of one part.
@@ -156,8 +157,7 @@ impl<T: Element, F: FnMut(usize, &mut [T], &mut [T])> Pass<T> for Written<'_, T,
         if self.others.len() == 0 {
             (self.compute)(block.start, recent, &mut []);
         } else {
-            let mut others = Block([T::ZERO; BLOCK]);
-            let others = &mut others.0[..block.len()];
+            let others = &mut self.others_block.0[..block.len()];
             (self.compute)(block.start, recent, others);
             self.others.push(others);
         }
@@ -181,7 +181,6 @@ impl<T: Element, F: FnMut(usize, &mut [T], &mut [T])> Pass<T> for Written<'_, T,
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use half::bf16;
     use proptest::prelude::*;

@@ -72,9 +72,9 @@ pub(super) unsafe fn collect<I: Instructions, T: Element>(
     // SAFETY: as the caller says.
     let (mut some, mut len) = (unsafe { I::some(&masks) }, 0);
     while some != 0 {
-        let (group, mask) = (some.trailing_zeros() as usize, masks[some.trailing_zeros() as usize]);
+        let group = some.trailing_zeros() as usize;
         some &= some - 1;
-        let at = part.start + group * GROUP;
+        let (at, mask) = (part.start + group * GROUP, masks[group]);
         let Some(group) = pass.values(at..at + GROUP).first_chunk() else { break };
         // SAFETY: as the caller says; of the groups before, at most all values were found, so there is room for this one.
         unsafe {
